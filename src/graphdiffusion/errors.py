@@ -1,0 +1,53 @@
+"""Typed exceptions: each says what was wrong, with the offending value, and the way out."""
+
+
+class GraphDiffusionError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class GraphError(GraphDiffusionError, ValueError):
+    """An edge index, a weight or a node count does not describe a graph."""
+
+
+class ArgumentError(GraphDiffusionError, ValueError):
+    """An argument has a value that makes no sense."""
+
+
+class ShapeError(GraphDiffusionError, ValueError):
+    """A tensor has a shape that does not fit the graph or the other tensors."""
+
+
+class DtypeError(GraphDiffusionError, TypeError):
+    """A tensor has a dtype that the operation does not take."""
+
+
+class DataError(GraphDiffusionError, ValueError):
+    """A data set or a user's file cannot be used as it is."""
+
+
+class ConfigError(GraphDiffusionError, ValueError):
+    """A configuration names an unknown option or an impossible value."""
+
+
+class SolverError(GraphDiffusionError, ArithmeticError):
+    """An integration could not be carried out."""
+
+
+class NonFiniteError(SolverError):
+    """NaN or infinity in an input or in the state."""
+
+
+class StepSizeUnderflow(SolverError):
+    """The adaptive step size fell below what the precision can resolve."""
+
+
+class TooManyEvaluations(SolverError):
+    """The right-hand side was evaluated more often than allowed."""
+
+
+class NotConverged(SolverError):
+    """An inner iteration (linear solve or corrector) did not reach its tolerance."""
+
+
+class StabilityWarning(UserWarning):
+    """A step size lies beyond the bound of the paper's theorem 1."""

@@ -1,0 +1,196 @@
+"""The sparse verbs: propagate, score, normalise, and the sums over rows and columns behind them.
+
+All take leading member dimensions: node fields ``(..., n, d)``, edge fields ``(..., E)``. Leading
+dimensions broadcast, so one matrix may act on many states and many matrices on one state. All are
+differentiable, twice and more, in float32 and float64.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError, DtypeError, ShapeError
+from ..graph import Graph
+from .functions import GroupSum, Normalise, Propagate, Score, Spread
+from .torch_backend import activate
+
+Normaliser = Literal["softmax", "squareplus"]
+Over = Literal["rows", "columns"]
+Activation = Literal["identity", "leaky_relu", "exp"]
+
+__all__ = [
+    "Activation",
+    "Normaliser",
+    "Over",
+    "attention",
+    "diffuse",
+    "group_sum",
+    "normalise",
+    "propagate",
+    "score",
+    "spread",
+]
+
+
+def propagate(graph: Graph, values: Tensor, x: Tensor, *, transpose: bool = False) -> Tensor:
+    r"""Sparse product :math:`y_i = \sum_j a_{ij} x_j` (or with :math:`A^\top`).
+
+    Args:
+        values: The entries of A as an edge field ``(..., E)``.
+        x: Node field ``(..., n, d)``.
+    """
+    _check_edge_field(graph, values, "values")
+    _check_node_field(graph, x, "x")
+    _check_same(values, "values", x, "x")
+    lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2])
+    out = Propagate.apply(graph, _flat(values, lead, 1), _flat(x, lead, 2), transpose)
+    return out.reshape(*lead, *x.shape[-2:])
+
+
+def score(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
+    r"""Sampled product :math:`s_{ij} = \langle q_i, k_j \rangle` on every edge.
+
+    Args:
+        q: Node field ``(..., n, d)``, read at the row :math:`i` of an edge.
+        k: Node field ``(..., n, d)``, read at its column :math:`j`.
+
+    Returns:
+        Edge field ``(..., E)``.
+    """
+    _check_node_field(graph, q, "q")
+    _check_node_field(graph, k, "k")
+    _check_same(q, "q", k, "k")
+    if q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"q and k must have the same width, got {q.shape[-1]} and {k.shape[-1]}.")
+    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    return Score.apply(graph, _flat(q, lead, 2), _flat(k, lead, 2)).reshape(*lead, -1)
+
+
+def normalise(
+    graph: Graph,
+    scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    kind: Normaliser = "softmax",
+    over: Over = "rows",
+) -> Tensor:
+    r"""Stochastic matrix :math:`a_{ij} = w_{ij}\varphi(s_{ij}) / \sum w\,\varphi(s)`.
+
+    Args:
+        scores: Edge field ``(..., E)``.
+        weight: Non-negative edge field that broadcasts with the scores, or ``None`` for 1 everywhere.
+            An edge of weight 2 counts like two parallel edges, one of weight 0 is left out. At
+            least one weight of each group must be positive. Not differentiated.
+        kind: φ is exp (``"softmax"``) or :math:`(s + \sqrt{s^2+4})/2` (``"squareplus"``).
+        over: Sum over the edges of each row (the matrix is right-stochastic, as in the paper) or of
+            each column (left-stochastic: diffusion then keeps the total mass).
+    """
+    _check_edge_field(graph, scores, "scores")
+    _check_choice(kind, ("softmax", "squareplus"), "kind")
+    _check_choice(over, ("rows", "columns"), "over")
+    lead = scores.shape[:-1]
+    if weight is not None:
+        _check_edge_field(graph, weight, "weight")
+        lead = torch.broadcast_shapes(lead, weight.shape[:-1])
+        weight = _flat(weight.detach().to(scores.dtype), lead, 1)
+    return Normalise.apply(graph, _flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
+
+
+def attention(
+    graph: Graph,
+    q: Tensor,
+    k: Tensor,
+    weight: Tensor | None = None,
+    *,
+    activation: Activation = "identity",
+    kind: Normaliser = "softmax",
+    over: Over = "rows",
+) -> Tensor:
+    r"""Mean of the heads' stochastic matrices, :math:`A = \frac1h \sum_h A^h` → ``(..., E)``.
+
+    Args:
+        q, k: Node fields ``(..., h, n, d_k)``, one for each head.
+        weight: As in :func:`normalise`; ``(..., E)``, the same for all heads.
+        activation: Pointwise function of the inner products, before the normaliser.
+    """
+    _check_choice(activation, ("identity", "leaky_relu", "exp"), "activation")
+    scores = activate(score(graph, q, k), activation)
+    weight = weight.unsqueeze(-2) if weight is not None else None
+    return normalise(graph, scores, weight, kind=kind, over=over).mean(-2)
+
+
+def diffuse(
+    graph: Graph,
+    q: Tensor,
+    k: Tensor,
+    x: Tensor,
+    weight: Tensor | None = None,
+    *,
+    activation: Activation = "identity",
+    kind: Normaliser = "softmax",
+    over: Over = "rows",
+) -> Tensor:
+    r"""The right-hand side of equation (2), :math:`(A - I)x` with A from :func:`attention`."""
+    values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
+    return propagate(graph, values, x) - x
+
+
+def group_sum(graph: Graph, values: Tensor, over: Over = "rows") -> Tensor:
+    """Sum of an edge field ``(..., E)`` over the edges of each row or column → ``(..., n)``."""
+    _check_edge_field(graph, values, "values")
+    _check_choice(over, ("rows", "columns"), "over")
+    lead = values.shape[:-1]
+    return GroupSum.apply(graph, _flat(values, lead, 1), over).reshape(*lead, -1)
+
+
+def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
+    """Each edge takes the value ``(..., n)`` of its row or column → ``(..., E)``."""
+    if nodes.dim() < 1 or nodes.shape[-1] != graph.num_nodes:
+        raise ShapeError(
+            f"nodes must have shape (..., {graph.num_nodes}), got {tuple(nodes.shape)}."
+        )
+    _check_choice(over, ("rows", "columns"), "over")
+    lead = nodes.shape[:-1]
+    return Spread.apply(graph, _flat(nodes, lead, 1), over).reshape(*lead, -1)
+
+
+def _flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
+    """Broadcast the leading dimensions to ``lead`` and flatten them into one."""
+    tail = tensor.shape[tensor.dim() - own :]
+    return tensor.expand(*lead, *tail).reshape(-1, *tail)
+
+
+def _check_edge_field(graph: Graph, values: Tensor, name: str) -> None:
+    if values.dim() < 1 or values.shape[-1] != graph.num_edges:
+        raise ShapeError(
+            f"{name} must have shape (..., {graph.num_edges}), one value for each edge of {graph}, "
+            f"got {tuple(values.shape)}."
+        )
+    _check_dtype(values, name)
+
+
+def _check_node_field(graph: Graph, x: Tensor, name: str) -> None:
+    if x.dim() < 2 or x.shape[-2] != graph.num_nodes:
+        raise ShapeError(
+            f"{name} must have shape (..., {graph.num_nodes}, d), one row for each node of {graph}, "
+            f"got {tuple(x.shape)}."
+        )
+    _check_dtype(x, name)
+
+
+def _check_dtype(tensor: Tensor, name: str) -> None:
+    if tensor.dtype not in (torch.float32, torch.float64):
+        raise DtypeError(f"{name} must be float32 or float64, got {tensor.dtype}.")
+
+
+def _check_same(a: Tensor, a_name: str, b: Tensor, b_name: str) -> None:
+    if a.dtype != b.dtype:
+        raise DtypeError(f"{a_name} and {b_name} must have one dtype, got {a.dtype} and {b.dtype}.")
+
+
+def _check_choice(value: str, choices: tuple[str, ...], name: str) -> None:
+    if value not in choices:
+        raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

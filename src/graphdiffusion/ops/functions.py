@@ -1,0 +1,105 @@
+"""Differentiation rules of the sparse verbs.
+
+Propagate and score are each other's derivatives, and so are sum and spread; every backward pass is
+written with the verbs themselves and can be differentiated again. All tensors here have exactly one
+leading dimension; :mod:`graphdiffusion.ops` flattens and broadcasts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from ..graph import Graph
+from .backends import backend
+
+
+class Propagate(Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, values: Tensor, x: Tensor, transpose: bool) -> Tensor:
+        ctx.graph, ctx.transpose = graph, transpose
+        ctx.save_for_backward(values, x)
+        return backend(x).spmm(graph, values, x, transpose)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        values, x = ctx.saved_tensors
+        d_values = d_x = None
+        if ctx.needs_input_grad[1]:
+            left, right = (x, grad) if ctx.transpose else (grad, x)
+            d_values = Score.apply(ctx.graph, left, right)
+        if ctx.needs_input_grad[2]:
+            d_x = Propagate.apply(ctx.graph, values, grad, not ctx.transpose)
+        return None, d_values, d_x, None
+
+
+class Score(Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, q: Tensor, k: Tensor) -> Tensor:
+        ctx.graph = graph
+        ctx.save_for_backward(q, k)
+        return backend(q).sddmm(graph, q, k)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        q, k = ctx.saved_tensors
+        d_q = Propagate.apply(ctx.graph, grad, k, False) if ctx.needs_input_grad[1] else None
+        d_k = Propagate.apply(ctx.graph, grad, q, True) if ctx.needs_input_grad[2] else None
+        return None, d_q, d_k
+
+
+class GroupSum(Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, values: Tensor, over: str) -> Tensor:
+        ctx.graph, ctx.over = graph, over
+        return backend(values).group_sum(graph, values, over)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, Spread.apply(ctx.graph, grads[0], ctx.over), None
+
+
+class Spread(Function):
+    @staticmethod
+    def forward(ctx: Any, graph: Graph, nodes: Tensor, over: str) -> Tensor:
+        ctx.graph, ctx.over = graph, over
+        return backend(nodes).spread(graph, nodes, over)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, GroupSum.apply(ctx.graph, grads[0], ctx.over), None
+
+
+class Normalise(Function):
+    r"""``a = w φ(s) / Σ w φ(s)``; with ``r = φ'/φ``, ``ds = r a (g − Σ a g)``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, over: str
+    ) -> Tensor:
+        values = backend(scores).normalise(graph, scores, weight, kind, over)
+        ctx.graph, ctx.kind, ctx.over = graph, kind, over
+        ctx.save_for_backward(scores, weight, values)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        scores, weight, values = ctx.saved_tensors
+        if torch.is_grad_enabled():  # asked to be differentiable: recompute through autograd
+            values = Normalise.apply(ctx.graph, scores, weight, ctx.kind, ctx.over)
+            flow = values * grad
+            total = Spread.apply(ctx.graph, GroupSum.apply(ctx.graph, flow, ctx.over), ctx.over)
+            d_scores = flow - values * total
+            if ctx.kind == "squareplus":
+                d_scores = d_scores * (scores.square() + 4).rsqrt()
+        else:
+            d_scores = backend(scores).normalise_backward(
+                ctx.graph, grad, values, scores, ctx.kind, ctx.over
+            )
+        return None, d_scores, None, None, None

@@ -1,0 +1,128 @@
+"""The sparse kernels on stock torch: any device, float32 and float64, deterministic on CPU.
+
+Every kernel takes one flattened leading dimension ``L`` (members, heads) and no autograd: the rules of
+differentiation stand in :mod:`graphdiffusion.ops.functions`. A product with a CSR tensor and its
+sampled counterpart are several times faster than gathering and scattering rows, so the leading
+dimension is a loop around them; each pass works on one member, which sits in cache.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..graph import Graph
+
+LEAKY_SLOPE = 0.2  # as in GAT
+
+
+def _csr(graph: Graph, values: Tensor, transpose: bool) -> Tensor:
+    n = graph.num_nodes
+    if transpose:
+        pointer, index = graph.colptr, graph.transposed_row
+        values = values.index_select(0, graph.perm)
+    else:
+        pointer, index = graph.rowptr, graph.col
+    return torch.sparse_csr_tensor(pointer, index, values, (n, n), check_invariants=False)
+
+
+def spmm(
+    graph: Graph,
+    values: Tensor,
+    x: Tensor,
+    transpose: bool,
+    add: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given.
+
+    values ``(L, E)``, x and z ``(L, n, d)``, c ``(L,)`` → ``(L, n, d)``.
+    """
+    out = x.new_empty(x.shape)
+    for product, v, y in zip(out, values, x, strict=True):
+        torch.mm(_csr(graph, v, transpose), y.contiguous(), out=product)
+    if add is not None:
+        c, z = add
+        out.addcmul_(c[:, None, None], z)
+    return out
+
+
+def sddmm(graph: Graph, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
+    """``⟨q_i, k_j⟩`` on every edge: q, k ``(L, n, d)`` → ``(L, E)``; added to ``out`` if given."""
+    pattern = _csr(graph, q.new_ones(graph.num_edges), transpose=False)
+    scores = torch.stack(
+        [
+            torch.sparse.sampled_addmm(pattern, a.contiguous(), b.contiguous().t(), beta=0.0).values()
+            for a, b in zip(q, k, strict=True)
+        ]
+    )
+    return scores if out is None else out.add_(scores)
+
+
+def group_sum(graph: Graph, values: Tensor, over: str) -> Tensor:
+    """Sum of the edge field ``(L, E)`` over each row or column → ``(L, n)``."""
+    if values.is_cuda:  # index_add would add in an order that changes from run to run
+        return _segments(graph, values, over, "sum")
+    out = values.new_zeros(values.shape[0], graph.num_nodes)
+    return out.index_add_(1, graph.row if over == "rows" else graph.col, values)
+
+
+def group_max(graph: Graph, values: Tensor, over: str) -> Tensor:
+    """Largest entry of the edge field ``(L, E)`` in each row or column → ``(L, n)``."""
+    if values.is_cuda or len(values) == 1:
+        return _segments(graph, values, over, "max")
+    index = (graph.row if over == "rows" else graph.col).long().expand_as(values)
+    out = values.new_full((values.shape[0], graph.num_nodes), float("-inf"))
+    return out.scatter_reduce_(1, index, values, "amax")
+
+
+def _segments(graph: Graph, values: Tensor, over: str, reduce: str) -> Tensor:
+    pointer = graph.rowptr
+    if over == "columns":
+        pointer, values = graph.colptr, values.index_select(1, graph.perm)
+    by_edge = values.t().contiguous()
+    return torch.segment_reduce(by_edge, reduce, offsets=pointer.long(), axis=0).t()
+
+
+def spread(graph: Graph, nodes: Tensor, over: str) -> Tensor:
+    """Value of the row or column of each edge: ``(L, n)`` → ``(L, E)``."""
+    return nodes.index_select(1, graph.row if over == "rows" else graph.col)
+
+
+def normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, over: str) -> Tensor:
+    """``w φ(s) / Σ w φ(s)`` over each row or column: scores ``(L, E)`` → ``(L, E)``."""
+    if kind == "softmax":
+        if weight is not None:  # an edge of weight 0 must not be the largest
+            scores = scores.masked_fill(weight == 0, float("-inf"))
+        phi = (scores - spread(graph, group_max(graph, scores, over), over)).exp_()
+    else:
+        phi = squareplus(scores)
+    if weight is not None:
+        phi = phi * weight
+    return phi / spread(graph, group_sum(graph, phi, over), over)
+
+
+def normalise_backward(
+    graph: Graph, grad: Tensor, values: Tensor, scores: Tensor, kind: str, over: str
+) -> Tensor:
+    """Gradient of :func:`normalise` with respect to the scores."""
+    flow = values * grad
+    out = flow - values * spread(graph, group_sum(graph, flow, over), over)
+    return out if kind == "softmax" else out * squareplus_slope(scores)
+
+
+def squareplus(s: Tensor) -> Tensor:
+    """``(s + √(s² + 4)) / 2``, in the form that does not cancel for s < 0."""
+    root = torch.hypot(s, s.new_tensor(2.0))
+    return torch.where(s >= 0, (s + root) / 2, 2 / (root + s.abs()))
+
+
+def squareplus_slope(s: Tensor) -> Tensor:
+    """``φ'(s) / φ(s) = 1 / √(s² + 4)`` for φ = squareplus."""
+    return 1 / torch.hypot(s, s.new_tensor(2.0))
+
+
+def activate(scores: Tensor, activation: str) -> Tensor:
+    """The pointwise function between the inner products and the normaliser."""
+    if activation == "leaky_relu":
+        return torch.nn.functional.leaky_relu(scores, LEAKY_SLOPE)
+    return scores.exp() if activation == "exp" else scores
