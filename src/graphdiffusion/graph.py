@@ -150,9 +150,7 @@ class Graph:
     def is_symmetric(self) -> bool:
         """True if every edge has its reverse, with the same weight."""
         # Sorted by (col, row), the reversed edges must read exactly like the edges sorted by (row, col).
-        same = torch.equal(self.transposed_row, self.col) and torch.equal(
-            self.col[self.perm], self.row
-        )
+        same = torch.equal(self.transposed_row, self.col) and torch.equal(self.col[self.perm], self.row)
         return same and (self.weight is None or torch.allclose(self.weight, self.weight[self.perm]))
 
     @cached_property
@@ -208,9 +206,7 @@ def _checked_edges(edge_index: Tensor, num_nodes: int | None) -> tuple[Tensor, i
     if n <= 0:
         raise GraphError(f"a graph needs at least one node, got num_nodes={n}.")
     if edge_index.numel() and int(edge_index.min()) < 0:
-        raise GraphError(
-            f"edge_index holds {int(edge_index.min())}: nodes are numbered from 0 to {n - 1}."
-        )
+        raise GraphError(f"edge_index holds {int(edge_index.min())}: nodes are numbered from 0 to {n - 1}.")
     if largest >= n:
         raise GraphError(
             f"edge_index holds node {largest}, but num_nodes={n}: nodes are numbered from 0 to {n - 1}."

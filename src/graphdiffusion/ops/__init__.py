@@ -149,9 +149,7 @@ def group_sum(graph: Graph, values: Tensor, over: Over = "rows") -> Tensor:
 def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
     """Each edge takes the value ``(..., n)`` of its row or column → ``(..., E)``."""
     if nodes.dim() < 1 or nodes.shape[-1] != graph.num_nodes:
-        raise ShapeError(
-            f"nodes must have shape (..., {graph.num_nodes}), got {tuple(nodes.shape)}."
-        )
+        raise ShapeError(f"nodes must have shape (..., {graph.num_nodes}), got {tuple(nodes.shape)}.")
     _check_choice(over, ("rows", "columns"), "over")
     lead = nodes.shape[:-1]
     return Spread.apply(graph, _flat(nodes, lead, 1), over).reshape(*lead, -1)
