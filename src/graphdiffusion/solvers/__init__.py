@@ -1,0 +1,186 @@
+"""Time integration: one verb, :func:`integrate`, and a family of schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..dynamics import Flow
+from ..errors import ArgumentError, DtypeError, NonFiniteError, ShapeError
+from .adaptive import Adaptive, BogackiShampine, DormandPrince, HeunEuler
+from .explicit import RK4, AdamsBashforth4, Euler, Heun, Midpoint, RK4ThreeEighths
+from .exponential import Exponential
+from .gradients import Adjoint
+from .multistep import AdamsMoulton4
+from .semi_implicit import SemiImplicitEuler
+from .solution import BoundField, Field, ModuleField, Solution, Stats
+from .stepping import FixedStep, Solver, warn_if_unstable
+
+__all__ = [
+    "RK4",
+    "AdamsBashforth4",
+    "AdamsMoulton4",
+    "Adaptive",
+    "Adjoint",
+    "BogackiShampine",
+    "DormandPrince",
+    "Euler",
+    "Exponential",
+    "FixedStep",
+    "Heun",
+    "HeunEuler",
+    "Midpoint",
+    "RK4ThreeEighths",
+    "SemiImplicitEuler",
+    "Solution",
+    "Solver",
+    "Stats",
+    "integrate",
+]
+
+Gradient = Literal["backprop", "checkpoint", "adjoint"] | Adjoint
+
+
+def integrate(
+    dynamics: Flow | nn.Module | Field,
+    x0: Tensor,
+    time: float | Tensor,
+    solver: Solver | Exponential | None = None,
+    *,
+    at: Sequence[float] | Tensor | None = None,
+    gradient: Gradient = "backprop",
+    check: bool = True,
+) -> Solution:
+    r"""Integrate :math:`\dot x = f(t, x)` from x(0) to x(T).
+
+    Args:
+        dynamics: A :class:`~graphdiffusion.dynamics.Flow`, a module called as ``f(t, x)``, or any
+            function of t and x.
+        x0: Initial state ``(..., n, d)``.
+        time: T > 0: a number, or a tensor with one entry for each member, whose gradient is computed.
+        solver: The scheme; by default :class:`Exponential` for a linear flow, else
+            :class:`DormandPrince`.
+        at: Times at which the state is wanted besides, increasing, in (0, T]: ``(m,)``, or
+            ``(m, *members)``.
+        gradient: ``"backprop"`` through the scheme; ``"checkpoint"``, the same numbers with memory for
+            only √N states; ``"adjoint"`` or :class:`Adjoint`, the continuous adjoint. The exponential
+            solver has an exact backward pass of its own and takes ``"adjoint"`` for ``"checkpoint"``.
+        check: Look for NaN in input and result, and warn of unstable steps. Off, a NaN stays in its
+            member.
+
+    Returns:
+        :class:`Solution` with ``state`` ``(..., n, d)``, ``states`` ``(m, ..., n, d)`` and ``stats``.
+    """
+    if solver is None:
+        linear = isinstance(dynamics, Flow) and dynamics.is_linear
+        solver = Exponential() if linear else DormandPrince()
+    end = _checked_time(time, x0)
+    times = _checked_outputs(at, end)
+    _check_state(dynamics, x0, check)
+    if not isinstance(solver, Solver | Exponential):
+        raise ArgumentError(f"solver must be a solver object such as RK4(step_size=0.5), got {solver!r}.")
+    if gradient not in ("backprop", "checkpoint", "adjoint") and not isinstance(gradient, Adjoint):
+        raise ArgumentError(
+            f"gradient must be 'backprop', 'checkpoint', 'adjoint' or an Adjoint, got {gradient!r}."
+        )
+    if check and isinstance(solver, FixedStep):
+        warn_if_unstable(solver, _rate(dynamics))
+    stats = Stats()
+    if isinstance(solver, Exponential):
+        stops = end.unsqueeze(0) if times is None else torch.cat([times, end.unsqueeze(0)])
+        states = solver.solve(_flow(dynamics), x0, stops, stats, gradient != "backprop")
+        solution = Solution(states[-1], stats, None if times is None else states[:-1])
+    else:
+        solution = _march(dynamics, x0, end, times, solver, gradient, stats)
+    if check and not bool(torch.isfinite(solution.state).all()):
+        raise NonFiniteError(
+            f"the state at the end, T = {float(end.max()):g}, holds NaN or infinity after {stats}. An "
+            "unstable step (theorem 1) or a diverged training does this: take a smaller step, "
+            "SemiImplicitEuler or Exponential."
+        )
+    return solution
+
+
+def _march(
+    dynamics: Any,
+    x: Tensor,
+    end: Tensor,
+    times: Tensor | None,
+    solver: Solver,
+    gradient: Gradient,
+    stats: Stats,
+) -> Solution:
+    field = ModuleField(dynamics) if isinstance(dynamics, nn.Module) else dynamics
+    if gradient != "backprop" and isinstance(field, BoundField):
+        field = field.rebound(field.tensors)  # parameters may be swapped out before the backward pass
+    adjoint = Adjoint() if gradient == "adjoint" else gradient
+    if isinstance(adjoint, Adjoint) and not isinstance(field, BoundField):
+        raise ArgumentError(
+            "the adjoint needs to know what f depends on: pass Diffusion(...).bind(graph, x0) or an "
+            f"nn.Module called as f(t, x), got {type(dynamics).__name__}."
+        )
+    start, states = torch.zeros_like(end), []
+    for stop in (*(times if times is not None else ()), end):
+        if isinstance(adjoint, Adjoint):
+            x = adjoint.advance(solver, field, x, start, stop, stats)
+        else:
+            x = solver.advance(field, x, start, stop, stats, gradient == "checkpoint")
+        states.append(x)
+        start = stop
+    return Solution(x, stats, None if times is None else torch.stack(states[:-1]))
+
+
+def _checked_time(time: float | Tensor, x0: Tensor) -> Tensor:
+    end = torch.as_tensor(time, dtype=torch.float64, device=x0.device)
+    if isinstance(time, Tensor) and time.is_cuda and torch.cuda.is_current_stream_capturing():
+        return end[..., None, None]
+    if not bool((torch.isfinite(end) & (end > 0)).all()):
+        raise ArgumentError(f"the time T must be positive and finite, got {time}.")
+    return end[..., None, None]
+
+
+def _checked_outputs(at: Sequence[float] | Tensor | None, end: Tensor) -> Tensor | None:
+    if at is None:
+        return None
+    times = torch.as_tensor(at, dtype=torch.float64, device=end.device)
+    if times.dim() == 0:
+        raise ShapeError("at must be a sequence of times, got a single number.")
+    times = times[..., None, None]
+    if times.dim() == 3:
+        times = times.reshape(-1, *[1] * end.dim())
+    steps = torch.cat([times[:1], times.diff(dim=0), end - times[-1:]])
+    if not bool(((steps[:-1] > 0).all()) and (steps[-1] >= -1e-9 * end).all()):
+        raise ArgumentError(
+            f"the output times must increase, in (0, T], with T = {end.flatten().tolist()}."
+        )
+    return times
+
+
+def _check_state(dynamics: Any, x0: Tensor, check: bool) -> None:
+    if not isinstance(x0, Tensor) or x0.dim() < 2:
+        raise ShapeError(f"x0 must be a tensor (..., n, d), got {getattr(x0, 'shape', type(x0).__name__)}.")
+    if x0.dtype not in (torch.float32, torch.float64):
+        raise DtypeError(f"x0 must be float32 or float64, got {x0.dtype}.")
+    if isinstance(dynamics, Flow) and x0.shape[-2] != dynamics.graph.num_nodes:
+        raise ShapeError(
+            f"x0 must have a row for each node, (..., {dynamics.graph.num_nodes}, d), got {tuple(x0.shape)}."
+        )
+    if check and not bool(torch.isfinite(x0).all()):
+        where = (~torch.isfinite(x0)).nonzero()[0].tolist()
+        raise NonFiniteError(f"x0 holds {float(x0[tuple(where)])} at {where}: clean the input features.")
+
+
+def _flow(dynamics: Any) -> Flow:
+    if not isinstance(dynamics, Flow):
+        raise ArgumentError(
+            "Exponential needs the structure of the equation: pass Diffusion(..., linear=True)"
+            f".bind(graph, x0), got {type(dynamics).__name__}."
+        )
+    return dynamics
+
+
+def _rate(dynamics: Any) -> float:
+    return float(dynamics.alpha().detach().abs().max()) if isinstance(dynamics, Flow) else 1.0

@@ -1,0 +1,187 @@
+"""Adaptive explicit schemes: the step follows an estimate of the error (appendices F and G).
+
+Every member has its own time and step size: a member of a population takes the steps that it would
+take alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError, NonFiniteError, StepSizeUnderflow
+from . import tableaux
+from .solution import Counted, Field, Stats
+from .stepping import Solver, State, runge_kutta, segmented, weighted
+from .tableaux import Tableau
+
+
+class Adaptive(Solver):
+    """Runge-Kutta pair with step-size control; the subclasses name the tableau.
+
+    Args:
+        rtol, atol: The error of a step is kept below ``atol + rtol·max(|x|, |x⁺|)`` in root mean square
+            over nodes and channels (appendix G); numbers, or one for each member as ``(..., 1, 1)``.
+        max_evaluations: Limit on evaluations of the right-hand side.
+    """
+
+    tableau: Tableau
+    safety, shrink, grow = 0.9, 0.2, 5.0
+
+    def __init__(
+        self,
+        rtol: float | Tensor = 1e-4,
+        atol: float | Tensor = 1e-6,
+        *,
+        max_evaluations: int = 10_000,
+    ) -> None:
+        for name, value in (("rtol", rtol), ("atol", atol)):
+            if not bool((torch.as_tensor(value) >= 0).all()):
+                raise ArgumentError(f"{name} must not be negative, got {value}.")
+        if not bool((torch.as_tensor(rtol) + torch.as_tensor(atol) > 0).all()):
+            raise ArgumentError("one of rtol and atol must be positive, got 0 and 0.")
+        self.rtol, self.atol, self.max_evaluations = rtol, atol, max_evaluations
+
+    @property
+    def order(self) -> int:
+        return self.tableau.order
+
+    def advance(
+        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
+    ) -> Tensor:
+        counted = Counted(field, stats, self.max_evaluations)
+        members = start.numel() > 1 or math.prod(x.shape[:-2]) > 1
+        if torch.is_grad_enabled() and (thrifty or members):
+            with torch.no_grad():
+                _, sizes = self._march(counted, x, start, end, stats)
+            # the last step carries the gradient of the end time
+            sizes[-1] = sizes[-1] + (end - end.detach())
+            return self._replay(field, x, start, sizes, thrifty)
+        return self._march(counted, x, start, end, stats)[0]
+
+    def _march(
+        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Step from start to end with step-size control; also gives the steps that were accepted."""
+        lead = torch.broadcast_shapes(start.shape, (*x.shape[:-2], 1, 1))
+        t = start.expand(lead)
+        first = field(t, x)
+        size = self._first_step(field, t, x, first, end)
+        taken: list[Tensor] = []
+        accepted, rejected = torch.zeros_like(t), torch.zeros_like(t)
+        while bool((active := t < end).any()):
+            left = end - t
+            h = torch.where(active, torch.minimum(size, left.detach()), 0.0)
+            last = h >= left.detach()
+            step = torch.where(last, left, h).to(x.dtype)
+            new, stages = runge_kutta(self.tableau, field, t, step, x, first)
+            ratio = self._error_ratio(step, stages, x, new)
+            accept = active & (ratio <= 1)
+            if bool((h[active & ~accept] <= 1e-14 * end.abs().max()).any()):
+                self._give_up(t, h, new)
+            again = stages[-1] if self.tableau.first_same_as_last else None
+            if t.numel() == 1:
+                if bool(accept):
+                    x, first = new, field(t + h, new) if again is None else again
+            else:
+                x = torch.where(accept, new, x)
+                first = torch.where(accept, field(t + h, x) if again is None else again, first)
+            taken.append(torch.where(accept, h, 0.0))
+            t = torch.where(accept, torch.where(last, end.detach(), t + h), t)
+            accepted, rejected = accepted + accept, rejected + (active & ~accept)
+            factor = (self.safety * ratio.pow(-1 / self.order)).clamp(self.shrink, self.grow)
+            factor = torch.where(accept, factor, factor.clamp(max=1.0)).nan_to_num(self.shrink)
+            size = torch.where(active, h * factor, size)
+        stats.accepted += int(accepted.max())
+        stats.rejected += int(rejected.max())
+        stats.last_step = size
+        return x, _packed(taken, int(accepted.max()))
+
+    def _replay(self, field: Field, x: Tensor, start: Tensor, sizes: list[Tensor], thrifty: bool) -> Tensor:
+        """The accepted steps again, for the gradient."""
+        times = [start]
+        for h in sizes[:-1]:
+            times.append(times[-1] + h.detach())
+
+        def march(state: State, begin: int, stop: int) -> State:
+            y, first = state
+            for t, h in zip(times[begin:stop], sizes[begin:stop], strict=True):
+                y, stages = runge_kutta(self.tableau, field, t, h.to(x.dtype), y, first)
+                again = self.tableau.first_same_as_last
+                first = stages[-1] if again else field(t + h.detach(), y)
+            return y, first
+
+        return segmented(march, (x, field(start, x)), len(sizes), thrifty)[0]
+
+    def _error_ratio(self, h: Tensor, stages: list[Tensor], x: Tensor, new: Tensor) -> Tensor:
+        """Error of a step over its tolerance, ``(..., 1, 1)``."""
+        assert self.tableau.error is not None
+        error = weighted(None, h, self.tableau.error, stages).detach()
+        rtol, atol = (v.to(x.dtype) if isinstance(v, Tensor) else v for v in (self.rtol, self.atol))
+        scale = atol + rtol * torch.maximum(x.detach().abs(), new.detach().abs())
+        return self.norm(error / scale).double()
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Root mean square over nodes and channels, ``(..., 1, 1)``."""
+        return x.square().mean((-2, -1), keepdim=True).sqrt()
+
+    def _first_step(self, field: Field, t: Tensor, x: Tensor, first: Tensor, end: Tensor) -> Tensor:
+        """Starting step of Hairer, Nørsett and Wanner (Solving ODEs I, section II.4)."""
+        with torch.no_grad():
+            x, f, span = x.detach(), first.detach(), (end - t).detach()
+            rtol, atol = (v.to(x.dtype) if isinstance(v, Tensor) else v for v in (self.rtol, self.atol))
+            scale = atol + rtol * x.abs()
+            size, slope = self.norm(x / scale).double(), self.norm(f / scale).double()
+            h0 = torch.where((size < 1e-5) | (slope < 1e-5), 1e-6, 0.01 * size / slope)
+            h0 = torch.minimum(h0, span)
+            second = field(t + h0, torch.addcmul(x, f, h0.to(x.dtype)))
+            bend = self.norm((second - f) / scale).double() / h0
+            largest = torch.maximum(slope, bend)
+            h1 = torch.where(
+                largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** (1 / (self.order + 1))
+            )
+            return torch.minimum(torch.minimum(100 * h0, h1), span)
+
+    def _give_up(self, t: Tensor, h: Tensor, new: Tensor) -> None:
+        if not bool(torch.isfinite(new).all()):
+            raise NonFiniteError(
+                f"the state became NaN or infinite at t = {float(t.min()):g}. Check the inputs for extreme "
+                "values, lower the learning rate, or bound α."
+            )
+        raise StepSizeUnderflow(
+            f"the step size fell to {float(h[h > 0].min()):.3g} at t = {float(t.min()):g}. Randomness "
+            "inside the right-hand side (dropout) drives the step to zero; otherwise loosen rtol and atol, "
+            "or use SemiImplicitEuler."
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rtol={self.rtol}, atol={self.atol})"
+
+
+def _packed(taken: list[Tensor], count: int) -> list[Tensor]:
+    """Each member's accepted steps moved to the front, the rest zero."""
+    steps = torch.stack(taken)
+    if steps[0].numel() == 1:
+        return list(steps[steps.flatten() > 0])
+    order = torch.argsort((steps == 0).to(torch.int8), dim=0, stable=True)
+    return list(steps.gather(0, order)[:count])
+
+
+class HeunEuler(Adaptive):
+    """Heun 2(1). Order 2, 2 evaluations a step (one more after an accepted one)."""
+
+    tableau = tableaux.HEUN21
+
+
+class BogackiShampine(Adaptive):
+    """Bogacki-Shampine 3(2). Order 3, 3 evaluations a step."""
+
+    tableau = tableaux.BOGACKI_SHAMPINE
+
+
+class DormandPrince(Adaptive):
+    """Dormand-Prince 5(4), the paper's DOPRI5. Order 5, 6 evaluations a step."""
+
+    tableau = tableaux.DORMAND_PRINCE

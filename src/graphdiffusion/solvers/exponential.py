@@ -1,0 +1,206 @@
+r"""The closed form of the linear model, by uniformisation.
+
+With A stochastic and fixed, :math:`\dot x = \alpha(A - I)x + \beta x_0` has the solution
+
+.. math::
+    x(T) = \sum_k c_k A^k x_0, \quad
+    c_k = p_k + \beta T \sum_{i \ge k} \frac{p_i}{i + 1}, \quad
+    p_k = e^{-\lambda} \frac{\lambda^k}{k!}, \quad \lambda = \alpha T.
+
+For β = 0 the sum is a convex combination, so the bound of equation (3) holds exactly. The number of
+products is known in advance, α, β and T enter through c alone, and all output times share one basis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import gammainc
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..dynamics import Flow, Source
+from ..errors import ArgumentError
+from ..graph import Graph
+from ..ops.backends import backend
+from .solution import Stats
+
+
+class Exponential:
+    """Exact up to a chosen truncation error. λ + O(√λ) sparse products, no step size.
+
+    Args:
+        tolerance: Weight of the series that may be cut off; by default 1e-8 in float32 and 1e-15 in
+            float64.
+        terms: Number of products, if it is known: λ is then not read from the device.
+    """
+
+    def __init__(self, *, tolerance: float | None = None, terms: int | None = None) -> None:
+        if tolerance is not None and not 0 < tolerance < 1:
+            raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
+        if terms is not None and terms < 0:
+            raise ArgumentError(f"terms must not be negative, got {terms}.")
+        self.tolerance, self.terms = tolerance, terms
+
+    def solve(self, flow: Flow, x0: Tensor, times: Tensor, stats: Stats, thrifty: bool) -> Tensor:
+        """x at the times ``(m, ..., 1, 1)`` → ``(m, ..., n, d)``."""
+        if not isinstance(flow, Flow) or not flow.is_linear:
+            raise ArgumentError(
+                "Exponential integrates the linear model only: Diffusion(..., linear=True) with constant "
+                "α and constant sources. Take DormandPrince or another scheme for this equation."
+            )
+        assert flow.values is not None
+        tolerance = self.tolerance or (1e-15 if x0.dtype == torch.float64 else 1e-8)
+        rate = flow.alpha().double() * times
+        terms = self.terms if self.terms is not None else number_of_terms(rate, tolerance)
+        powers, sources = coefficients(rate, times, terms, tolerance)
+        stats.evaluations += terms
+        stats.accepted += 1
+        stats.last_step = times[-1].detach()
+        # a source that starts where the state starts shares its basis, whether or not its gradient does
+        total = through = powers
+        elsewhere: Tensor | None = None
+        for term in flow.equation.terms:
+            assert isinstance(term, Source)
+            fed = term.beta() * sources
+            if flow.x0 is not x0:
+                stats.evaluations += terms
+                origin = flow.x0.detach() if term.detach else flow.x0
+                more = _series(flow.graph, flow.values, origin, fed, fed, thrifty)
+                elsewhere = more if elsewhere is None else elsewhere + more
+                continue
+            total = total + fed
+            through = through if term.detach else through + fed
+        x = _series(flow.graph, flow.values, x0, total, through, thrifty)
+        return x if elsewhere is None else x + elsewhere
+
+    def __repr__(self) -> str:
+        return f"Exponential(tolerance={self.tolerance})"
+
+
+def number_of_terms(rate: Tensor, tolerance: float) -> int:
+    """Smallest K for which a Poisson variable of mean λ exceeds K with probability below tolerance."""
+    largest = float(rate.detach().max())
+    if not (0 <= largest < 1e6) or bool((rate.detach() < 0).any()):
+        raise ArgumentError(
+            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {float(rate.min()):g})."
+        )
+    # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
+    log = -math.log(tolerance)
+    bound = math.ceil(largest + log / 3 + math.sqrt(log**2 / 9 + 2 * log * largest)) + 1
+    return int((gammainc(np.arange(1, bound + 1), largest) > tolerance).sum())
+
+
+def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> tuple[Tensor, Tensor]:
+    """``p_k`` and ``T Σ_{i≥k} p_i/(i+1)``: rate, times ``(m, ..., 1, 1)`` → ``(m, ..., 1, terms+1)``.
+
+    Computed in float64 and in log space. Terms whose tail lies below the tolerance are set to zero
+    member by member, so that a member's result does not depend on the others; the rest is
+    normalised to sum to one.
+    """
+    k = torch.arange(terms + 1, dtype=torch.float64, device=rate.device)
+    safe = rate.clamp_min(1e-300)
+    p = torch.exp(k * safe.log() - rate - torch.lgamma(k + 1))
+    with torch.no_grad():
+        tail = torch.special.gammainc(k.clamp_min(1), rate.detach().expand_as(p))
+        kept = (k == 0) | (tail > tolerance)
+    p = torch.where(kept, p, 0.0)
+    p = p / p.sum(-1, keepdim=True)
+    share = p / (k + 1)
+    return p, times * share.flip(-1).cumsum(-1).flip(-1)
+
+
+def _series(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor, thrifty: bool) -> Tensor:
+    """``Σ_k c_k A^k x`` for every output time: c ``(m, ..., 1, K+1)`` → ``(m, ..., n, d)``.
+
+    The gradient of x sees the coefficients ``through``.
+    """
+    lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2], c.shape[1:-2])
+    n, d = x.shape[-2:]
+
+    def flat(weights: Tensor) -> Tensor:
+        wide = weights.to(x.dtype).squeeze(-2).expand(len(c), *lead, c.shape[-1])
+        return wide.reshape(len(c), -1, c.shape[-1])
+
+    out = _Series.apply(
+        graph,
+        values.expand(*lead, -1).reshape(-1, values.shape[-1]),
+        x.expand(*lead, n, d).reshape(-1, n, d),
+        flat(c),
+        None if through is c else flat(through.detach()),
+        math.ceil(math.sqrt(c.shape[-1])) if thrifty else 1,
+    )
+    return out.reshape(len(c), *lead, n, d)
+
+
+class _Series(Function):
+    """Forward: powers ``y_k = A y_{k−1}``. Backward: Horner with Aᵀ, ``g_k = Aᵀ g_{k+1} + c_k g``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        graph: Graph,
+        values: Tensor,
+        x: Tensor,
+        c: Tensor,
+        through: Tensor | None,
+        stride: int,
+    ) -> Tensor:
+        kernels = backend(x)
+        needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
+        out = c[:, :, 0, None, None] * x
+        y, kept = x, [x]
+        for k in range(1, c.shape[-1]):
+            y = kernels.spmm(graph, values, y, False)
+            if needs_basis and k % stride == 0:
+                kept.append(y)
+            for share, total in zip(c[:, :, k, None, None], out, strict=True):
+                total.addcmul_(share, y)
+        ctx.graph, ctx.stride, ctx.through = graph, stride, through
+        ctx.save_for_backward(values, c, *kept)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        values, c, *kept = ctx.saved_tensors
+        graph, stride, last = ctx.graph, ctx.stride, c.shape[-1] - 1
+        kernels = backend(grad)
+        wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
+        d_values = torch.zeros_like(values) if wants_values else None
+        d_c = torch.zeros_like(c) if wants_c else None
+        g: Tensor | None = None
+        for first in range(last // stride * stride, -1, -stride):
+            stop = min(first + stride, last + 1)
+            powers = [kept[first // stride]] if wants_values or wants_c else []
+            while powers and len(powers) < stop - first:
+                powers.append(kernels.spmm(graph, values, powers[-1], False))
+            for k in range(stop - 1, first - 1, -1):
+                if g is not None and d_values is not None:
+                    kernels.sddmm(graph, g, powers[k - first], out=d_values)
+                g = _horner(kernels, graph, values, g, c[:, :, k], grad)
+                if d_c is not None:
+                    d_c[:, :, k] = torch.einsum("mlnd,lnd->ml", grad, powers[k - first])
+        if ctx.through is not None and ctx.needs_input_grad[2]:
+            g = None
+            for k in range(last, -1, -1):
+                g = _horner(kernels, graph, values, g, ctx.through[:, :, k], grad)
+        return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
+
+
+def _horner(
+    kernels: Any, graph: Graph, values: Tensor, g: Tensor | None, c: Tensor, grad: Tensor
+) -> Tensor:
+    """``Aᵀ g + Σ_m c_m grad_m``."""
+    if len(c) == 1:
+        share, source = c[0].contiguous(), grad[0]
+    else:
+        share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
+    if g is None:
+        return share[:, None, None] * source
+    return kernels.spmm(graph, values, g, True, add=(share, source))

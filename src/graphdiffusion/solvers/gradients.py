@@ -1,0 +1,129 @@
+"""The continuous adjoint: gradients by a second differential equation (section 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..errors import ArgumentError
+from .adaptive import Adaptive, DormandPrince
+from .solution import BoundField, Stats
+from .stepping import Solver
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    r"""Integrate :math:`\dot a = -a^\top \partial f/\partial x` backwards; store no forward pass.
+
+    The state is integrated backwards along with a. Backwards, diffusion is unstable: an error grows
+    like :math:`e^{2\alpha t}`. The state is therefore kept at the ends of segments of the interval and
+    the backward integration starts afresh from each.
+
+    Args:
+        solver: Scheme of the backward pass, with tolerances of its own.
+        segment: Length of a segment, in units of time.
+    """
+
+    solver: Solver = field(default_factory=lambda: DormandPrince(rtol=1e-5, atol=1e-7))
+    segment: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.segment > 0:
+            raise ArgumentError(f"segment must be positive, got {self.segment}.")
+
+    def advance(
+        self, forward: Solver, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, stats: Stats
+    ) -> Tensor:
+        pieces = max(1, math.ceil(float((end - start).max()) / self.segment))
+        for k in range(pieces):
+            left = start + (end - start) * (k / pieces)
+            right = start + (end - start) * ((k + 1) / pieces)
+            x = _Adjoint.apply(flow, forward, self.solver, stats, x, left, right, *flow.tensors)
+        return x
+
+
+class _Adjoint(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        flow: BoundField,
+        forward: Solver,
+        backward: Solver,
+        stats: Stats,
+        x: Tensor,
+        start: Tensor,
+        end: Tensor,
+        *tensors: Tensor,
+    ) -> Tensor:
+        ctx.flow, ctx.solver = flow, backward
+        out = forward.advance(flow, x, start, end, stats, False)
+        ctx.save_for_backward(x, out, start, end, *tensors)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        x0, x1, start, end, *tensors = ctx.saved_tensors
+        equation = _Backward(ctx.flow, x1, start, end, tensors)
+        zeros = [torch.zeros_like(v) for v in tensors]
+        state = torch.cat([v.reshape(-1, 1) for v in (x1, grad, *zeros)])
+        solver = _seminorm(ctx.solver, 2 * x1.numel())
+        zero = end.new_zeros(1, 1)
+        # scaled to the unit interval, so that members with different times march together
+        state = solver.advance(equation, state, zero, zero + 1, Stats(), False)
+        _, a, *d_tensors = equation.split(state)
+        d_start = d_end = None
+        if ctx.needs_input_grad[6]:
+            d_end = (grad * ctx.flow(end, x1)).sum_to_size(end.shape).to(end.dtype)
+        if ctx.needs_input_grad[5]:
+            d_start = -(a * ctx.flow(start, x0)).sum_to_size(start.shape).to(start.dtype)
+        return None, None, None, None, a, d_start, d_end, *d_tensors
+
+
+class _Backward:
+    """The adjoint equation in s ∈ [0, 1], t = end − s (end − start), as one flat column."""
+
+    def __init__(
+        self, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, tensors: list[Tensor]
+    ) -> None:
+        # detached copies: the attention of the linear model must not be followed to its own inputs
+        self.tensors = [v.detach().requires_grad_() for v in tensors]
+        self.flow = flow.rebound(self.tensors)
+        self.shape, self.end, self.span = x.shape, end, end - start
+        self.sizes = [x.numel(), x.numel(), *(v.numel() for v in tensors)]
+
+    def split(self, state: Tensor) -> list[Tensor]:
+        shapes = [self.shape, self.shape, *(v.shape for v in self.tensors)]
+        parts = state.flatten().split(self.sizes)
+        return [v.reshape(shape) for v, shape in zip(parts, shapes, strict=True)]
+
+    def __call__(self, s: Tensor, state: Tensor) -> Tensor:
+        x, a, *_ = self.split(state)
+        span = self.span.to(x.dtype)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            change = span * self.flow(self.end - s * self.span, x)
+            found = torch.autograd.grad(change, (x, *self.tensors), a, allow_unused=True)
+        parts = [-change.detach()]
+        for v, g in zip((x, *self.tensors), found, strict=True):
+            parts.append(torch.zeros_like(v) if g is None else g)
+        return torch.cat([v.reshape(-1, 1) for v in parts])
+
+
+def _seminorm(solver: Solver, rows: int) -> Solver:
+    """Control the step by the state and its adjoint alone; the parameters' integrals follow."""
+    if not isinstance(solver, Adaptive):
+        return solver
+    whole: Callable[[Tensor], Tensor] = solver.norm
+    controlled = object.__new__(type(solver))
+    controlled.__dict__.update(solver.__dict__)
+    controlled.__dict__["norm"] = lambda v: whole(v[..., :rows, :])
+    return controlled

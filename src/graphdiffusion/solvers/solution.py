@@ -1,0 +1,100 @@
+"""What an integration gives back, and the problem that a solver is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..errors import TooManyEvaluations
+
+Field = Callable[[Tensor, Tensor], Tensor]
+
+
+@runtime_checkable
+class BoundField(Protocol):
+    """f(t, x) that names the tensors it depends on; :class:`graphdiffusion.dynamics.Flow` is one."""
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor: ...
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]: ...
+
+    def rebound(self, tensors: Sequence[Tensor]) -> BoundField: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleField:
+    """A module called as ``module(t, x)``, as a :class:`BoundField`."""
+
+    module: nn.Module
+    parameters: dict[str, Tensor] | None = None
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
+        if self.parameters is None:
+            return self.module(t, x)
+        return functional_call(self.module, self.parameters, (t, x))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(p for p in self.module.parameters() if p.requires_grad)
+
+    def rebound(self, tensors: Sequence[Tensor]) -> ModuleField:
+        left = iter(tensors)
+        own = self.module.named_parameters()
+        return ModuleField(self.module, {k: next(left) if p.requires_grad else p for k, p in own})
+
+
+@dataclass
+class Stats:
+    """What an integration cost.
+
+    Attributes:
+        evaluations: Calls of the right-hand side; for the exponential solver, sparse products.
+        accepted: Steps taken (the largest count of all members).
+        rejected: Steps tried and thrown away (likewise).
+        inner_iterations: Iterations of linear solves or of the corrector, over all steps.
+        last_step: Size of the last step, one for each member.
+    """
+
+    evaluations: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    inner_iterations: int = 0
+    last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The state at the end and, if asked for, on the way.
+
+    Attributes:
+        state: x(T), ``(..., n, d)``.
+        states: x at the output times, ``(m, ..., n, d)``; ``None`` if no times were asked for.
+        stats: What it cost.
+    """
+
+    state: Tensor
+    stats: Stats
+    states: Tensor | None = None
+
+
+class Counted:
+    """A field that counts its evaluations and stops at a limit."""
+
+    def __init__(self, field: Field, stats: Stats, limit: int | None) -> None:
+        self.field, self.stats, self.limit = field, stats, limit
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
+        self.stats.evaluations += 1
+        if self.limit is not None and self.stats.evaluations > self.limit:
+            raise TooManyEvaluations(
+                f"the right-hand side was evaluated more than max_evaluations={self.limit} times: the "
+                "dynamics may have turned stiff. Loosen rtol and atol, use SemiImplicitEuler or (linear "
+                "model) Exponential, or raise max_evaluations."
+            )
+        return self.field(t, x)

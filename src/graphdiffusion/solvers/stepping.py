@@ -1,0 +1,146 @@
+"""Schemes that march: the contract of a step, and the loop over steps of a fixed size."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..errors import ArgumentError, StabilityWarning
+from .solution import Counted, Field, Stats
+from .tableaux import Tableau
+
+State = tuple[Tensor, ...]  # the solution first, then what the scheme remembers
+
+
+class Solver:
+    """Base of all solvers. ``explicit`` schemes have a ``limit`` on τα (theorem 1)."""
+
+    explicit = True
+    limit = 1.0
+
+    def advance(
+        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
+    ) -> Tensor:
+        """x(end) from x(start).
+
+        Args:
+            start, end: Times, ``(..., 1, 1)``: one for each member, or ``(1, 1)``.
+            thrifty: Keep only every √N-th state for the backward pass and recompute the others.
+        """
+        raise NotImplementedError
+
+
+def runge_kutta(
+    tableau: Tableau, field: Field, t: Tensor, h: Tensor, x: Tensor, first: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """One explicit step from x, given f(t, x): the new state and the stages (appendix F)."""
+    stages = [first]
+    for c, row in zip(tableau.c[1:], tableau.a, strict=True):
+        stages.append(field(t + c * h, weighted(x, h, row, stages)))
+    return weighted(x, h, tableau.b, stages), stages
+
+
+def weighted(x: Tensor | None, h: Tensor, weights: tuple[float, ...], stages: list[Tensor]) -> Tensor:
+    """``x + h Σ w_i k_i``."""
+    total: Tensor | None = None
+    for w, k in zip(weights, stages, strict=False):
+        if w:
+            total = k * w if total is None else total.add(k, alpha=w)
+    assert total is not None
+    return total * h if x is None else torch.addcmul(x, total, h)
+
+
+class FixedStep(Solver):
+    """Steps of one size.
+
+    Args:
+        step_size: The largest step τ. The interval is cut into the fewest equal steps no longer than
+            that; members with different T take different numbers of steps.
+        max_steps: Number of steps of the longest member, if it is known: reading T from the device is
+            then not needed.
+    """
+
+    def __init__(self, step_size: float = 0.5, *, max_steps: int | None = None) -> None:
+        if not (0 < step_size < math.inf):
+            raise ArgumentError(f"step_size must be a positive number, got {step_size}.")
+        self.step_size, self.max_steps = step_size, max_steps
+
+    def begin(self, field: Field, t: Tensor, x: Tensor) -> State:
+        return (x,)
+
+    def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> State:
+        raise NotImplementedError
+
+    def advance(
+        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
+    ) -> Tensor:
+        counted = Counted(field, stats, None)
+        span = end - start
+        steps = torch.ceil(span.detach() / self.step_size - 1e-9).clamp_min(1)
+        longest = self.max_steps or int(steps.max())
+        size = span / steps
+        stats.last_step = size.detach()
+        stats.accepted += longest
+
+        def march(state: State, first: int, last: int) -> State:
+            for index in range(first, last):
+                t = start + index * size
+                # a member that has arrived takes steps of size zero
+                h = size if steps.numel() == 1 else torch.where(index < steps, size, 0.0)
+                state = self.step(counted, t, h.to(x.dtype), state, index, stats)
+            return state
+
+        return segmented(march, self.begin(counted, start, x), longest, thrifty)[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(step_size={self.step_size})"
+
+
+def segmented(march: Callable[[State, int, int], State], state: State, steps: int, thrifty: bool) -> State:
+    """All steps; if ``thrifty``, in √N segments whose inside is recomputed in the backward pass."""
+    if not thrifty or not torch.is_grad_enabled():
+        return march(state, 0, steps)
+    length = math.ceil(math.sqrt(steps))
+    for first in range(0, steps, length):
+        last = min(first + length, steps)
+        out: Any = checkpoint(_positional(march, first, last), *state, use_reentrant=False)
+        state = tuple(out)
+    return state
+
+
+def _positional(march: Callable[[State, int, int], State], first: int, last: int) -> Callable[..., State]:
+    return lambda *state: march(state, first, last)
+
+
+class RungeKutta(FixedStep):
+    """Explicit Runge-Kutta scheme with a fixed step; the subclasses name the tableau."""
+
+    tableau: Tableau
+
+    @property
+    def order(self) -> int:
+        return self.tableau.order
+
+    def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> State:
+        (x,) = state
+        return (runge_kutta(self.tableau, field, t, h, x, field(t, x))[0],)
+
+
+def warn_if_unstable(solver: FixedStep, rate: float) -> None:
+    """Theorem 1: explicit Euler is stable for 0 < τ < 1 (here τα, with α the scale of diffusion)."""
+    size = solver.step_size * rate
+    if solver.explicit and size >= min(1.0, solver.limit):
+        warnings.warn(
+            f"step size τ = {solver.step_size:g} at diffusion scale α = {rate:g} gives τα = {size:g}. "
+            f"Theorem 1 guarantees a stable explicit scheme for τα < 1; the limit of "
+            f"{type(solver).__name__} is {solver.limit:g}. Take a smaller step, an adaptive scheme, "
+            "SemiImplicitEuler or (linear model) Exponential.",
+            StabilityWarning,
+            stacklevel=3,
+        )
