@@ -1,4 +1,4 @@
-"""Make `src/graphdiffusion/data/cora.npz` from the two Parquet files of the PyPI package `graphdatascience`.
+"""Make `src/graphdiffusion/data/cora.npz` from the Parquet files of `graphdatascience`.
 
     pip download --no-deps graphdatascience && unzip graphdatascience-*.whl
     python tools/convert_cora.py graphdatascience/resources/cora src/graphdiffusion/data/cora.npz

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -18,15 +18,79 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class Pattern:
+    """The places of the non-zeros of a sparse ``rows × cols`` matrix, in both orders.
+
+    Entries are sorted by row, then by column (CSR). The transpose is stored beside it: ``perm`` lists
+    the entries sorted by column, then by row. Immutable; checked and sorted once, when it is built.
+    """
+
+    rows: int
+    cols: int
+    row: Tensor  # (E,) row of each entry
+    col: Tensor  # (E,) column of each entry
+    rowptr: Tensor  # (rows+1,) row i holds the entries rowptr[i]:rowptr[i+1]
+    perm: Tensor  # (E,) entries in the order of the transpose
+    colptr: Tensor  # (cols+1,) column j holds the entries perm[colptr[j]:colptr[j+1]]
+
+    @staticmethod
+    def indices(row: Tensor, col: Tensor, rows: int, cols: int) -> dict[str, Any]:
+        """The fields above from coordinates that are sorted by row, then column, and unique."""
+        perm = torch.argsort(col * rows + row)
+        index = torch.int32 if max(row.numel(), rows, cols) < 2**31 else torch.int64
+        tensors = {
+            "row": row,
+            "col": col,
+            "rowptr": _pointer(row, rows),
+            "perm": perm,
+            "colptr": _pointer(col, cols),
+        }
+        return {"rows": rows, "cols": cols} | {k: v.to(index) for k, v in tensors.items()}
+
+    @property
+    def num_edges(self) -> int:
+        """Number of entries; for a graph, of directed edges, self-loops included."""
+        return self.row.numel()
+
+    @property
+    def device(self) -> torch.device:
+        return self.row.device
+
+    @cached_property
+    def transposed_row(self) -> Tensor:
+        """Row of each entry in the order of the transpose, ``(E,)``."""
+        return self.row[self.perm]
+
+    @cached_property
+    def longest_row(self) -> int:
+        """The largest number of entries in one row (for a graph: edges that enter one node)."""
+        return int((self.rowptr[1:] - self.rowptr[:-1]).max())
+
+    @cached_property
+    def longest_column(self) -> int:
+        """The largest number of entries in one column (for a graph: edges that leave one node)."""
+        return int((self.colptr[1:] - self.colptr[:-1]).max())
+
+    def to(self, device: torch.device | str) -> Self:
+        """Copy on ``device`` (itself if it is there already)."""
+        if torch.device(device) == self.device:
+            return self
+        moved: dict[str, Any] = {
+            f.name: value.to(device)
+            for f in fields(self)
+            if isinstance(value := getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Pattern):
     r"""A directed graph whose edges are the non-zeros of an ``n × n`` matrix.
 
     Edge ``e`` carries features from node ``col[e]`` (:math:`j`) to node ``row[e]`` (:math:`i`): it is
     the entry :math:`a_{ij}` of the attention matrix of the paper, so that one step of diffusion is the
-    product :math:`(A x)_i = \sum_j a_{ij} x_j`. An undirected graph holds both directions.
-
-    Edges are sorted by row, then by column (CSR). The transpose is stored beside it: ``perm`` lists
-    the edges sorted by column, then by row. An *edge field* is a tensor ``(..., E)`` in CSR order.
+    product :math:`(A x)_i = \sum_j a_{ij} x_j`. An undirected graph holds both directions. An *edge
+    field* is a tensor ``(..., E)`` in CSR order.
 
     Every row and every column holds at least one edge, because a stochastic matrix has no empty row.
     A node with no incoming or no outgoing edge is therefore given a self-loop; an isolated node then
@@ -36,12 +100,6 @@ class Graph:
     :meth:`from_networkx`.
     """
 
-    num_nodes: int
-    row: Tensor  # (E,) target i of each edge
-    col: Tensor  # (E,) source j of each edge
-    rowptr: Tensor  # (n+1,) edges rowptr[i]:rowptr[i+1] enter node i
-    perm: Tensor  # (E,) edges in the order of the transpose
-    colptr: Tensor  # (n+1,) perm[colptr[j]:colptr[j+1]] leave node j
     weight: Tensor | None = None  # (E,) positive, or None where all are 1
 
     @classmethod
@@ -114,37 +172,16 @@ class Graph:
         key, edge_of = torch.unique(row * n + col, return_inverse=True)
         if weight is not None:
             weight = weight.new_zeros(key.numel()).index_add_(0, edge_of, weight)
-        row, col = key // n, key % n
-        perm = torch.argsort(col * n + row)
-        index = torch.int32 if max(key.numel(), n) < 2**31 else torch.int64
-        return cls(
-            num_nodes=n,
-            row=row.to(index),
-            col=col.to(index),
-            rowptr=_pointer(row, n).to(index),
-            perm=perm.to(index),
-            colptr=_pointer(col, n).to(index),
-            weight=weight,
-        )
+        return cls(**cls.indices(key // n, key % n, n, n), weight=weight)
 
     @property
-    def num_edges(self) -> int:
-        """Number of directed edges, self-loops included."""
-        return self.row.numel()
-
-    @property
-    def device(self) -> torch.device:
-        return self.row.device
+    def num_nodes(self) -> int:
+        return self.rows
 
     @property
     def edge_index(self) -> Tensor:
         """PyG's ``(2, E)`` int64 edge index (sources, targets), in the order of edge fields."""
         return torch.stack([self.col.long(), self.row.long()])
-
-    @cached_property
-    def transposed_row(self) -> Tensor:
-        """Row of each edge in the order of the transpose, ``(E,)``."""
-        return self.row[self.perm]
 
     @cached_property
     def is_symmetric(self) -> bool:
@@ -153,30 +190,9 @@ class Graph:
         same = torch.equal(self.transposed_row, self.col) and torch.equal(self.col[self.perm], self.row)
         return same and (self.weight is None or torch.allclose(self.weight, self.weight[self.perm]))
 
-    @cached_property
-    def longest_row(self) -> int:
-        """The largest number of edges that enter one node."""
-        return int((self.rowptr[1:] - self.rowptr[:-1]).max())
-
-    @cached_property
-    def longest_column(self) -> int:
-        """The largest number of edges that leave one node."""
-        return int((self.colptr[1:] - self.colptr[:-1]).max())
-
-    def to(self, device: torch.device | str) -> Graph:
-        """Copy of the graph on ``device`` (itself if it is there already)."""
-        if torch.device(device) == self.device:
-            return self
-        moved: dict[str, Any] = {
-            f.name: value.to(device)
-            for f in fields(self)
-            if isinstance(value := getattr(self, f.name), Tensor)
-        }
-        return replace(self, **moved)
-
     def with_weight(self, weight: Tensor | None) -> Graph:
         """Same edges, other weights (an edge field ``(E,)``)."""
-        return replace(self, weight=weight)
+        return replace(self, weight=_checked_weight(weight, self.edge_index))
 
     def dense(self, values: Tensor) -> Tensor:
         """The edge field ``(..., E)`` as dense matrices ``(..., n, n)``, for small graphs and tests."""
@@ -258,6 +274,7 @@ def _append_loops(
     edge_index: Tensor, weight: Tensor | None, nodes: Tensor, loop_weight: float
 ) -> tuple[Tensor, Tensor | None]:
     if weight is None and loop_weight != 1.0:
+        edge_index = torch.unique(edge_index, dim=1)  # an edge without weight weighs 1, however often given
         weight = torch.ones(edge_index.shape[1], device=edge_index.device)
     if weight is not None:
         weight = torch.cat([weight, weight.new_full((nodes.numel(),), loop_weight)])

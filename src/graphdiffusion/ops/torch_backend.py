@@ -11,23 +11,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..graph import Graph
+from ..graph import Graph, Pattern
 
 LEAKY_SLOPE = 0.2  # as in GAT
 
 
-def _csr(graph: Graph, values: Tensor, transpose: bool) -> Tensor:
-    n = graph.num_nodes
+def _csr(graph: Pattern, values: Tensor, transpose: bool) -> Tensor:
+    pointer, index, shape = graph.rowptr, graph.col, (graph.rows, graph.cols)
     if transpose:
-        pointer, index = graph.colptr, graph.transposed_row
+        pointer, index, shape = graph.colptr, graph.transposed_row, (graph.cols, graph.rows)
         values = values.index_select(0, graph.perm)
-    else:
-        pointer, index = graph.rowptr, graph.col
-    return torch.sparse_csr_tensor(pointer, index, values, (n, n), check_invariants=False)
+    return torch.sparse_csr_tensor(pointer, index, values, shape, check_invariants=False)
 
 
 def spmm(
-    graph: Graph,
+    graph: Pattern,
     values: Tensor,
     x: Tensor,
     transpose: bool,
@@ -35,9 +33,10 @@ def spmm(
 ) -> Tensor:
     """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given.
 
-    values ``(L, E)``, x and z ``(L, n, d)``, c ``(L,)`` → ``(L, n, d)``.
+    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z and the result ``(L, rows, d)``; for the
+    transpose, rows and cols change places.
     """
-    out = x.new_empty(x.shape)
+    out = x.new_empty(len(x), graph.cols if transpose else graph.rows, x.shape[-1])
     for product, v, y in zip(out, values, x, strict=True):
         torch.mm(_csr(graph, v, transpose), y.contiguous(), out=product)
     if add is not None:

@@ -1,0 +1,31 @@
+"""Data sets, splits, the embedded Cora, and a reader for a user's own graph."""
+
+from graphdiffusion.data.catalogue import DATASETS, DatasetInfo, dataset_info
+from graphdiffusion.data.check import check_data
+from graphdiffusion.data.datasets import load_data
+from graphdiffusion.data.reader import open_data, read_folder, read_graph
+from graphdiffusion.data.splits import (
+    Split,
+    default_development,
+    planetoid_split,
+    random_split,
+    stack_splits,
+)
+from graphdiffusion.data.structure import largest_component
+
+__all__ = [
+    "DATASETS",
+    "DatasetInfo",
+    "Split",
+    "check_data",
+    "dataset_info",
+    "default_development",
+    "largest_component",
+    "load_data",
+    "open_data",
+    "planetoid_split",
+    "random_split",
+    "read_folder",
+    "read_graph",
+    "stack_splits",
+]

@@ -1,0 +1,103 @@
+"""`load_data`: a benchmark of the paper by name, checked against the figures of appendix A."""
+
+import os
+from pathlib import Path
+
+from torch_geometric.data import Data
+
+from graphdiffusion.data import sources
+from graphdiffusion.data.catalogue import DatasetInfo, dataset_info
+from graphdiffusion.data.structure import largest_component
+from graphdiffusion.errors import DataError
+
+
+def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool = True) -> Data:
+    """Load a benchmark by name; `DATASETS` lists them.
+
+    Args:
+        name: a name or an alias, in whatever case: `"cora"`, `"CiteSeer"`, `"cs"`, ...
+        root: a folder that holds the raw files as PyG lays them out, for instance
+            `root/Cora/raw/ind.cora.x`. Default: the environment variable `GRAND_DATA`, else
+            `~/.cache/graphdiffusion`. Nothing is ever written there, except that files found
+            nowhere are downloaded to `~/.cache/graphdiffusion`.
+        lcc: keep the largest connected component only, as the paper does.
+
+    Returns:
+        `x` (n, F) float32, sparse CSR if less than a tenth is nonzero, else dense;
+        `edge_index` (2, E) int64, both directions, sorted, no self-loops, no duplicates;
+        `y` (n,) int64; `train_mask`, `val_mask`, `test_mask` (n,) bool where a public split
+        exists; `name`. `cora-embedded` has `node_ids` and `class_names` in addition, and
+        `ogbn-arxiv-topology` has no `x`.
+
+    Raises:
+        DataError: unknown name, files neither found nor downloadable, unreadable files, or a
+            graph whose size is not the published one.
+    """
+    info = dataset_info(name)
+    data = sources.read_embedded_cora() if info.family == "embedded" else _read(info, root)
+    data.name = info.name
+    if lcc:
+        data = largest_component(data)
+    _check_statistics(data, info, lcc)
+    return data
+
+
+def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
+    raw = _raw_folder(info, root)
+    try:
+        if info.family == "Planetoid":
+            return sources.read_planetoid(raw, info.name)
+        if info.family in ("Coauthor", "Amazon"):
+            return sources.read_shchur(raw, info.files[0])
+        if info.name == "ogbn-arxiv":
+            return sources.read_arxiv(raw)
+        return sources.read_arxiv_topology(raw)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged pickle, archive or table may raise anything
+        raise DataError(
+            f"{info.name}: the raw files in {raw} cannot be read "
+            f"({type(error).__name__}: {error}); replace them by fresh copies"
+        ) from error
+
+
+def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
+    """The first folder that has all raw files, after a download into the cache if need be."""
+    candidates = [folder / info.raw for folder in sources.data_folders(root)]
+    for raw in candidates:
+        if all((raw / file).is_file() for file in info.files):
+            return raw
+    looked = " or ".join(str(raw) for raw in candidates)
+    problem = f"{info.name}: did not find {', '.join(info.files)} in {looked}"
+    advice = (
+        f"Put the files there, or give the folder that holds {info.raw} as root or in the "
+        "environment variable GRAND_DATA. 'cora-embedded' needs no files and no network."
+    )
+    if not info.urls:
+        raise DataError(f"{problem}. {advice}")
+    target = sources.cache_folder() / info.raw
+    try:
+        sources.download({url.rpartition("/")[2]: url for url in info.urls}, target)
+    except (OSError, ValueError) as error:
+        origin = info.urls[0].rpartition("/")[0]
+        raise DataError(
+            f"{problem}, and could not download them from {origin} ({error}). {advice}"
+        ) from error
+    return target
+
+
+def _check_statistics(data: Data, info: DatasetInfo, lcc: bool) -> None:
+    found = {
+        "nodes": data.num_nodes,
+        "undirected edges": data.edge_index.size(1) // 2,
+        "features": 0 if data.x is None else data.x.size(1),
+        "classes": int(data.y.max()) + 1,
+    }
+    sizes = (info.nodes, info.edges) if lcc else (info.all_nodes, info.all_edges)
+    expected = dict(zip(found, (*sizes, info.features, info.classes), strict=True))
+    wrong = [f"{found[key]} {key}, not {expected[key]}" for key in found if found[key] != expected[key]]
+    if wrong:
+        raise DataError(
+            f"{info.name}: this is not the published graph: it has {'; '.join(wrong)}. "
+            "Replace the raw files by fresh copies; a graph of your own is read with read_graph"
+        )

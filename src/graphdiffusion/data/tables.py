@@ -1,0 +1,156 @@
+"""Rows of text from CSV, TSV and Parquet files, each row knowing its place for error messages."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphdiffusion.errors import DataError
+
+TABLES = (".csv", ".tsv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Stripped cells, row after row in one list: a million small lists would keep the garbage
+    collector busy for longer than the reading takes.
+
+    `widths` are the numbers of cells of the rows, `places` their line numbers (text) or row
+    numbers (Parquet), from 1.
+    """
+
+    path: Path
+    unit: str
+    cells: list[str]
+    widths: list[int]
+    places: Sequence[int]
+
+    def where(self, i: int) -> str:
+        """`"edges.csv, line 17"` for row i."""
+        return f"{self.path.name}, {self.unit} {self.places[i]}"
+
+    def row(self, i: int) -> list[str]:
+        start = sum(self.widths[:i])
+        return self.cells[start : start + self.widths[i]]
+
+    @property
+    def is_regular(self) -> bool:
+        """All rows have the same number of columns."""
+        return self.widths.count(self.widths[0]) == len(self.widths)
+
+    def without_header(self) -> "Table":
+        if len(self.widths) == 1:
+            raise DataError(f"{self.path.name} has a header but no rows")
+        cells = self.cells[self.widths[0] :]
+        return Table(self.path, self.unit, cells, self.widths[1:], self.places[1:])
+
+    def check_widths(self, allowed: range, expected: str) -> int:
+        """The number of columns, which must be in `allowed` and the same in every row."""
+        first = self.widths[0]
+        for i, width in enumerate(self.widths):
+            if width not in allowed:
+                raise DataError(
+                    f"{self.where(i)}: expected {expected} columns, found {width}"
+                    + _separator_hint(self.path, self.row(i))
+                )
+            if width != first:
+                raise DataError(
+                    f"{self.where(i)}: expected {first} columns as in {self.unit} "
+                    f"{self.places[0]}, found {width}"
+                )
+        return first
+
+    def column(self, k: int) -> list[str]:
+        """Column k of a regular table."""
+        return self.cells[k :: self.widths[0]]
+
+    def ids(self, k: int) -> list[str]:
+        """Column k as node ids, none of them empty."""
+        ids = self.column(k)
+        if "" in ids:
+            raise DataError(f"{self.where(ids.index(''))}: the node id in column {k + 1} is empty")
+        return ids
+
+
+def _separator_hint(path: Path, row: list[str]) -> str:
+    text = "".join(row)
+    if path.suffix.lower() == ".csv" and "\t" in text:
+        return "; the row holds tabs: name a tab-separated file .tsv"
+    if path.suffix.lower() == ".csv" and ";" in text:
+        return "; the row holds semicolons: separate the columns by commas"
+    if path.suffix.lower() == ".tsv" and "," in text:
+        return "; the row holds commas: name a comma-separated file .csv"
+    return ""
+
+
+def require_file(path: Path, suffixes: Sequence[str]) -> str:
+    """The suffix of an existing file, which must be one of `suffixes`."""
+    if not path.is_file():
+        raise DataError(f"there is no file {str(path)!r}")
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        raise DataError(f"{path.name}: expected a file that ends in one of {', '.join(suffixes)}")
+    return suffix
+
+
+def read_table(path: Path) -> Table:
+    """All rows of a .csv, .tsv or .parquet file; blank lines are skipped."""
+    suffix = require_file(path, TABLES)
+    table = _read_parquet(path) if suffix == ".parquet" else _read_text(path, suffix)
+    if not table.widths:
+        raise DataError(f"{path.name} is empty")
+    return table
+
+
+def _read_text(path: Path, suffix: str) -> Table:
+    raw = path.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{path.name}, line {line}: the bytes are not UTF-8 text; save the file as UTF-8"
+        ) from error
+    tabs = suffix == ".tsv"
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
+    # Stripping takes as long as reading, and most large files have nothing to strip.
+    bare = re.search(r'["]|[^\S\r\n\t]' if tabs else r'["]|[^\S\r\n]', text) is None
+    cells: list[str] = []
+    widths, lines = [], []
+    try:
+        for row in reader:
+            if not bare:
+                row = [cell.strip() for cell in row]
+            if row and row != [""]:
+                cells += row
+                widths.append(len(row))
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise DataError(f"{path.name}, line {reader.line_num}: {error}") from error
+    return Table(path, "line", cells, widths, lines)
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise DataError(
+            f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({error}); "
+            "install it with: pip install 'graphdiffusion[parquet]', or save the table as .csv"
+        ) from error
+    try:
+        content = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path.name} is not a readable Parquet file ({error})") from error
+    # pandas stores an unnamed index as a column of this name; it is no part of the table.
+    names = [name for name in content.column_names if not name.startswith("__index_level_")]
+    columns = [
+        ["" if value is None else str(value).strip() for value in content[name].to_pylist()]
+        for name in names
+    ]
+    cells = [cell for row in zip(*columns, strict=True) for cell in row]
+    rows = content.num_rows
+    return Table(path, "row", cells, [len(names)] * rows, range(1, rows + 1))

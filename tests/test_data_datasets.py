@@ -1,0 +1,337 @@
+"""The benchmarks: published sizes, tidy graphs, raw files found, fetched or missed with a clear word."""
+
+import io
+import os
+import shutil
+import sys
+import types
+import urllib.error
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphdiffusion.data import DATASETS, check_data, dataset_info, load_data, planetoid_split, sources
+from graphdiffusion.errors import DataError
+
+ROOT = Path(os.environ.get("GRAND_DATA") or Path(__file__).parents[2] / "shared" / "data")
+BENCHMARKS = ("cora", "citeseer", "pubmed", "coauthor-cs", "computers", "photo")
+
+needs_data = pytest.mark.skipif(
+    not (ROOT / "Cora" / "raw").is_dir(),
+    reason=f"no raw data in {ROOT}; name the folder in the environment variable GRAND_DATA",
+)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home folder, no GRAND_DATA, and no network."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("GRAND_DATA", raising=False)
+
+    def offline(url, timeout):
+        raise urllib.error.URLError("network is unreachable")
+
+    monkeypatch.setattr(sources.urllib.request, "urlopen", offline)
+    return tmp_path / "home"
+
+
+class Response(io.BytesIO):
+    def __init__(self, content: bytes, length: int | None = None):
+        super().__init__(content)
+        self.headers = {"Content-Length": str(len(content) if length is None else length)}
+
+
+def assert_tidy(data):
+    source, target = data.edge_index.numpy()
+    n = data.num_nodes
+    keys = source * n + target
+    assert data.edge_index.dtype == torch.int64
+    assert (np.diff(keys) > 0).all(), "sorted, no duplicates"
+    assert (source != target).all()
+    assert np.array_equal(np.sort(target * n + source), keys), "both directions"
+
+
+def to_dense(x):
+    return x.to_dense() if x.layout == torch.sparse_csr else x
+
+
+@needs_data
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_published_statistics(name, home):
+    info = DATASETS[name]
+    data = load_data(name, ROOT)
+    assert (data.num_nodes, data.edge_index.size(1)) == (info.nodes, 2 * info.edges)
+    assert data.x.shape == (info.nodes, info.features)
+    assert data.y.unique().tolist() == list(range(info.classes))
+    assert data.name == name
+    assert data.x.dtype == torch.float32
+    nonzeros = data.x.values().numel() if data.x.layout == torch.sparse_csr else data.x.count_nonzero()
+    assert (data.x.layout == torch.sparse_csr) == (int(nonzeros) < 0.1 * data.x.numel())
+    assert_tidy(data)
+    check_data(data)
+    assert not home.exists(), "reading raw files writes nothing"
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["cora", "citeseer", "computers"])
+def test_whole_graph(name, home):
+    info = DATASETS[name]
+    data = load_data(name, ROOT, lcc=False)
+    assert (data.num_nodes, data.edge_index.size(1)) == (info.all_nodes, 2 * info.all_edges)
+    assert_tidy(data)
+    check_data(data)
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "sizes"), [("cora", (140, 500, 1000)), ("citeseer", (120, 500, 1000))])
+def test_planetoid_masks(name, sizes, home):
+    whole = planetoid_split(load_data(name, ROOT, lcc=False))
+    assert tuple(int(mask.sum()) for mask in (whole.train, whole.val, whole.test)) == sizes
+    part = planetoid_split(load_data(name, ROOT))
+    assert part.train.numel() == DATASETS[name].nodes
+    assert 0 < int(part.train.sum()) <= sizes[0]
+
+
+@needs_data
+def test_citeseer_nodes_without_a_row_are_in_no_mask(home):
+    data = load_data("citeseer", ROOT, lcc=False)
+    assert int((~to_dense(data.x).any(dim=1)).sum()) == 15
+    assert int(data.y.min()) == 0
+
+
+@needs_data
+def test_component_keeps_rows_together(home):
+    """Every node of the component has the features, label and mask it had in the whole graph."""
+    from torch_geometric.io import read_planetoid_data
+    from torch_geometric.transforms import LargestConnectedComponents
+
+    raw = read_planetoid_data(str(ROOT / "Cora" / "raw"), "cora")
+    expected = LargestConnectedComponents()(raw)
+    data = load_data("cora", ROOT)
+    assert torch.equal(data.x.to_dense(), expected.x)
+    assert torch.equal(data.y, expected.y)
+    assert torch.equal(data.test_mask, expected.test_mask)
+    n = data.num_nodes
+    assert torch.equal(
+        data.edge_index[0] * n + data.edge_index[1],
+        (expected.edge_index[0] * n + expected.edge_index[1]).sort().values,
+    )
+
+
+@needs_data
+@pytest.mark.skipif(not (ROOT / "ogbn-arxiv").is_dir(), reason="ogbn-arxiv/topology.npz is not at hand")
+def test_arxiv_topology(home):
+    data = load_data("ogbn-arxiv-topology", ROOT)
+    assert data.x is None
+    assert (data.num_nodes, data.edge_index.size(1)) == (169343, 2 * 1157799)
+    assert [int(data[f"{key}_mask"].sum()) for key in ("train", "val", "test")] == [90941, 29799, 48603]
+
+
+@needs_data
+def test_read_only_root_stays_untouched(tmp_path, home):
+    root = tmp_path / "data"
+    shutil.copytree(ROOT / "Cora", root / "Cora")
+    before = sorted(root.rglob("*"))
+    for path in [*before, root]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        load_data("cora", root)
+        assert sorted(root.rglob("*")) == before
+    finally:
+        for path in [root, *before]:
+            path.chmod(0o755)
+    assert not home.exists()
+
+
+@needs_data
+def test_environment_variable_names_the_root(monkeypatch, home):
+    monkeypatch.setenv("GRAND_DATA", str(ROOT))
+    assert load_data("Photo").num_nodes == 7487
+
+
+@needs_data
+def test_download_goes_to_the_cache(tmp_path, monkeypatch, home):
+    asked = []
+
+    def serve(url, timeout):
+        asked.append(url)
+        return Response((ROOT / "Cora" / "raw" / url.rpartition("/")[2]).read_bytes())
+
+    monkeypatch.setattr(sources.urllib.request, "urlopen", serve)
+    root = tmp_path / "mine"
+    root.mkdir()
+    assert load_data("cora", root).num_nodes == 2485
+    assert len(asked) == 8
+    assert not any(root.iterdir())
+    raw = home / ".cache" / "graphdiffusion" / "Cora" / "raw"
+    assert sorted(p.name for p in raw.iterdir()) == sorted(DATASETS["cora"].files)
+    load_data("cora", root)
+    assert len(asked) == 8, "the second time the cache serves"
+
+
+@needs_data
+def test_embedded_cora_is_planetoids_cora(home):
+    """The same papers up to their order: matched by their words, labels and edges agree."""
+    embedded, planetoid = (load_data(name, ROOT, lcc=False) for name in ("cora-embedded", "cora"))
+    words = [[row.tobytes() for row in data.x.to_dense().numpy()] for data in (embedded, planetoid)]
+    assert Counter(words[0]) == Counter(words[1])
+    signatures = []
+    for data, rows in zip((embedded, planetoid), words, strict=True):
+        colour = [hash((row, label)) for row, label in zip(rows, data.y.tolist(), strict=True)]
+        neighbours: list[list[int]] = [[] for _ in rows]
+        for i, j in data.edge_index.T.tolist():
+            neighbours[i].append(j)
+        for _ in range(3):
+            colour = [hash((c, *sorted(colour[j] for j in neighbours[i]))) for i, c in enumerate(colour)]
+        signatures.append(Counter(colour))
+    assert signatures[0] == signatures[1]
+
+
+@pytest.mark.parametrize(("lcc", "nodes", "edges"), [(True, 2485, 5069), (False, 2708, 5278)])
+def test_embedded_cora(lcc, nodes, edges, home):
+    data = load_data("Cora-Embedded", lcc=lcc)
+    assert (data.num_nodes, data.edge_index.size(1), data.x.size(1)) == (nodes, 2 * edges, 1433)
+    assert data.x.layout == torch.sparse_csr
+    assert data.x.values().unique().tolist() == [1.0]
+    assert len(data.node_ids) == len(set(data.node_ids)) == nodes
+    assert data.class_names[3] == "Neural_Networks"
+    assert data.get("train_mask") is None
+    assert_tidy(data)
+    check_data(data)
+    assert not home.exists()
+
+
+def test_embedded_cora_paper_by_paper(home):
+    """Paper 35, as in the published files: genetic algorithms, cited by 1033 and 103482."""
+    data = load_data("cora-embedded")
+    node = data.node_ids.index("35")
+    assert data.class_names[int(data.y[node])] == "Genetic_Algorithms"
+    neighbours = data.edge_index[1, data.edge_index[0] == node].tolist()
+    assert {"1033", "103482"} <= {data.node_ids[i] for i in neighbours}
+
+
+def test_missing_files_give_one_clear_sentence(tmp_path, home):
+    with pytest.raises(DataError) as caught:
+        load_data("cora", tmp_path)
+    text = str(caught.value)
+    for part in (
+        "ind.cora.allx",
+        str(tmp_path / "Cora" / "raw"),
+        str(home / ".cache" / "graphdiffusion"),
+        "network is unreachable",
+        "GRAND_DATA",
+        "'cora-embedded' needs no files",
+    ):
+        assert part in text
+
+
+def test_interrupted_download_leaves_nothing(home, monkeypatch):
+    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda url, timeout: Response(b"half", length=8))
+    with pytest.raises(DataError, match="ended after 4 of 8 bytes"):
+        load_data("photo")
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+def test_archives_are_unpacked_flat(tmp_path, monkeypatch):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as bundle:
+        bundle.writestr("arxiv/raw/edge.csv.gz", b"edges")
+        bundle.writestr("../../outside.txt", b"stays inside")
+    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda url, timeout: Response(packed.getvalue()))
+    sources.download({"arxiv.zip": "http://nowhere/arxiv.zip"}, tmp_path / "a" / "b")
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == ["edge.csv.gz", "outside.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a"]
+
+
+def test_topology_without_a_source_says_what_to_do(home):
+    with pytest.raises(DataError, match=r"did not find topology.npz in .*Put the files there"):
+        load_data("ogbn-arxiv-topology")
+
+
+def test_damaged_raw_files(tmp_path, home):
+    raw = tmp_path / "Photo" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "amazon_electronics_photo.npz").write_bytes(b"PK not a zip")
+    with pytest.raises(DataError, match=r"cannot be read .* fresh copies"):
+        load_data("photo", tmp_path)
+
+
+def test_another_graph_under_a_known_name(tmp_path, home):
+    raw = tmp_path / "Photo" / "raw"
+    raw.mkdir(parents=True)
+    np.savez(
+        raw / "amazon_electronics_photo.npz",
+        attr_data=np.ones(3), attr_indices=np.arange(3), attr_indptr=np.arange(4), attr_shape=(3, 3),
+        adj_data=np.ones(2), adj_indices=[1, 2], adj_indptr=[0, 1, 2, 2], adj_shape=(3, 3),
+        labels=np.arange(3),
+    )  # fmt: skip
+    with pytest.raises(DataError, match="3 nodes, not 7487; 2 undirected edges, not 119043"):
+        load_data("photo", tmp_path)
+
+
+def test_root_must_be_a_folder(tmp_path, monkeypatch, home):
+    with pytest.raises(DataError, match=r"root names .*nowhere"):
+        load_data("cora", tmp_path / "nowhere")
+    monkeypatch.setenv("GRAND_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="GRAND_DATA names"):
+        load_data("cora")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("CS", "coauthor-cs"), ("CoauthorCS", "coauthor-cs"), (" PubMed ", "pubmed")]
+)
+def test_aliases(name, key):
+    assert dataset_info(name).name == key
+
+
+def test_unknown_name():
+    with pytest.raises(DataError, match=r"'citeser'. Did you mean 'citeseer'\? Known are: cora, "):
+        load_data("citeser")
+    with pytest.raises(DataError, match=r"there is no data set 'zzzz'. Known are"):
+        load_data("zzzz")
+
+
+def test_catalogue():
+    assert all(info.name == key for key, info in DATASETS.items())
+    assert DATASETS["coauthor-cs"].development == 5000
+    assert DATASETS["cora"].development == 1500
+
+
+def arxiv_folder(root: Path) -> None:
+    raw = root / "ogbn_arxiv" / "raw"
+    raw.mkdir(parents=True)
+    for file in DATASETS["ogbn-arxiv"].files:
+        (raw / file).touch()
+
+
+def test_arxiv_without_ogb(tmp_path, monkeypatch, home):
+    arxiv_folder(tmp_path)
+    monkeypatch.setitem(sys.modules, "ogb", None)
+    with pytest.raises(DataError, match=r"pip install 'graphdiffusion\[ogb\]'"):
+        load_data("ogbn-arxiv", tmp_path)
+
+
+def test_arxiv_through_ogb(tmp_path, monkeypatch):
+    """A stand-in for ogb's reader: three papers in three years."""
+    pd = pytest.importorskip("pandas")
+    reader = types.ModuleType("ogb.io.read_graph_raw")
+    reader.read_csv_graph_raw = lambda raw, additional_node_files: [
+        {
+            "edge_index": np.array([[0, 1, 1], [1, 0, 2]]),
+            "node_feat": np.ones((3, 4), dtype=np.float32),
+            "node_year": np.array([[2017], [2018], [2020]]),
+        }
+    ]
+    for name in ("ogb", "ogb.io"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "ogb.io.read_graph_raw", reader)
+    pd.DataFrame([4, 5, 6]).to_csv(tmp_path / "node-label.csv.gz", header=False, index=False)
+    data = sources.read_arxiv(tmp_path)
+    assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert data.y.tolist() == [4, 5, 6]
+    assert data.test_mask.tolist() == [False, False, True]
+    assert data.x.shape == (3, 4)
