@@ -182,18 +182,27 @@ class Flow:
         """The matrix A at time t and state x, ``(..., E)``."""
         if self.values is not None:
             return self.values
-        return self.equation.diffusivity(self.graph, x, self.mask, t)
+        return self._part("diffusivity", self.graph, x, self.mask, t)
 
     def alpha(self, t: Tensor | None = None) -> Tensor:
-        return self.equation.alpha(t)
+        return self._part("alpha", t)
 
     def forcing(self, t: Tensor | None, x: Tensor) -> Tensor | None:
         """Sum of all terms but diffusion; ``None`` if there are none."""
         total: Tensor | None = None
-        for term in self.equation.terms:
-            change = term(t, x, self.x0)
+        for k in range(len(self.equation.terms)):
+            change = self._part(f"terms.{k}", t, x, self.x0)
             total = change if total is None else total + change
         return total
+
+    def _part(self, name: str, *arguments: Any) -> Tensor:
+        """A submodule of the equation, on the parameters of this flow."""
+        module = self.equation.get_submodule(name)
+        if self.parameters is None:
+            return module(*arguments)
+        prefix = f"{name}."
+        own = {k.removeprefix(prefix): p for k, p in self.parameters.items() if k.startswith(prefix)}
+        return functional_call(module, own, arguments)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .errors import DtypeError, GraphError, ShapeError
 
@@ -279,3 +280,25 @@ def _append_loops(
     if weight is not None:
         weight = torch.cat([weight, weight.new_full((nodes.numel(),), loop_weight)])
     return torch.cat([edge_index, nodes.expand(2, -1)], dim=1), weight
+
+
+_built: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def as_graph(
+    edge_index: Tensor | Graph,
+    num_nodes: int,
+    edge_weight: Tensor | None = None,
+    self_loops: float | None = None,
+) -> Graph:
+    """The graph of an ``edge_index``; built once for a tensor and remembered as long as it lives."""
+    if isinstance(edge_index, Graph):
+        return edge_index
+    version = None if edge_weight is None else edge_weight._version
+    key = (edge_index._version, num_nodes, id(edge_weight), version, self_loops)
+    found = _built.get(edge_index)
+    if found is None or found[0] != key:
+        graph = Graph.from_edge_index(edge_index, num_nodes, edge_weight, self_loops)
+        # the weight is kept alive with the entry, so that its id stays its own
+        found = _built[edge_index] = (key, graph, edge_weight)
+    return found[1]

@@ -2,7 +2,8 @@
 
 All take leading member dimensions: node fields ``(..., n, d)``, edge fields ``(..., E)``. Leading
 dimensions broadcast, so one matrix may act on many states and many matrices on one state. All are
-differentiable, twice and more, in float32 and float64.
+differentiable, twice and more, in float32 and float64. With the Triton kernels (CUDA), the state x of
+:func:`propagate` and :func:`diffuse` may be bfloat16 beside float32 values, queries and keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from torch import Tensor
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
+from . import torch_backend
+from .backends import backend, use_backend
 from .functions import GroupSum, Normalise, Propagate, Score, Spread
+from .fused import Attend, Diffuse
 from .torch_backend import activate
 
 Normaliser = Literal["softmax", "squareplus"]
@@ -32,6 +36,7 @@ __all__ = [
     "propagate",
     "score",
     "spread",
+    "use_backend",
 ]
 
 
@@ -43,8 +48,7 @@ def propagate(graph: Graph, values: Tensor, x: Tensor, *, transpose: bool = Fals
         x: Node field ``(..., n, d)``.
     """
     _check_edge_field(graph, values, "values")
-    _check_node_field(graph, x, "x")
-    _check_same(values, "values", x, "x")
+    _check_state(graph, x, values, "values")
     lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2])
     out = Propagate.apply(graph, _flat(values, lead, 1), _flat(x, lead, 2), transpose)
     return out.reshape(*lead, *x.shape[-2:])
@@ -116,7 +120,10 @@ def attention(
         weight: As in :func:`normalise`; ``(..., E)``, the same for all heads.
         activation: Pointwise function of the inner products, before the normaliser.
     """
-    _check_choice(activation, ("identity", "leaky_relu", "exp"), "activation")
+    _check_attention(graph, q, k, weight, activation, kind, over)
+    if backend(q) is not torch_backend:
+        q, k, weight, lead = _flat_heads(q, k, weight, torch.Size())
+        return Attend.apply(graph, q, k, weight, activation, kind, over).reshape(*lead, -1)
     scores = activate(score(graph, q, k), activation)
     weight = weight.unsqueeze(-2) if weight is not None else None
     return normalise(graph, scores, weight, kind=kind, over=over).mean(-2)
@@ -134,6 +141,12 @@ def diffuse(
     over: Over = "rows",
 ) -> Tensor:
     r"""The right-hand side of equation (2), :math:`(A - I)x` with A from :func:`attention`."""
+    _check_attention(graph, q, k, weight, activation, kind, over)
+    _check_state(graph, x, q, "q")
+    if backend(x) is not torch_backend:
+        q, k, weight, lead = _flat_heads(q, k, weight, x.shape[:-2])
+        out = Diffuse.apply(graph, q, k, _flat(x, lead, 2), weight, activation, kind, over)
+        return out.reshape(*lead, *x.shape[-2:])
     values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
     return propagate(graph, values, x) - x
 
@@ -161,6 +174,48 @@ def _flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
     return tensor.expand(*lead, *tail).reshape(-1, *tail)
 
 
+def _flat_heads(
+    q: Tensor, k: Tensor, weight: Tensor | None, lead: torch.Size
+) -> tuple[Tensor, Tensor, Tensor | None, torch.Size]:
+    """Broadcast and flatten what leads the heads; a view where it can be, whatever the strides."""
+    heads = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    lead = torch.broadcast_shapes(heads[:-1], lead, weight.shape[:-1] if weight is not None else ())
+    q, k = q.expand(*heads, *q.shape[-2:]), k.expand(*heads, *k.shape[-2:])
+    if weight is not None:
+        weight = _flat(weight.detach().to(q.dtype), lead, 1)
+    return _flat(q, lead, 3), _flat(k, lead, 3), weight, lead
+
+
+def _check_attention(
+    graph: Graph, q: Tensor, k: Tensor, weight: Tensor | None, activation: str, kind: str, over: str
+) -> None:
+    for name, field in (("q", q), ("k", k)):
+        _check_node_field(graph, field, name)
+        if field.dim() < 3:
+            raise ShapeError(f"{name} must have shape (..., heads, n, d_k), got {tuple(field.shape)}.")
+    _check_same(q, "q", k, "k")
+    if q.shape[-1] != k.shape[-1]:
+        raise ShapeError(f"q and k must have the same width, got {q.shape[-1]} and {k.shape[-1]}.")
+    if weight is not None:
+        _check_edge_field(graph, weight, "weight")
+    _check_choice(activation, ("identity", "leaky_relu", "exp"), "activation")
+    _check_choice(kind, ("softmax", "squareplus"), "kind")
+    _check_choice(over, ("rows", "columns"), "over")
+
+
+def _check_state(graph: Graph, x: Tensor, partner: Tensor, name: str) -> None:
+    """x has the dtype of its partner, or is bfloat16 beside float32 where kernels for that exist."""
+    if x.dtype != torch.bfloat16:
+        _check_node_field(graph, x, "x")
+        _check_same(partner, name, x, "x")
+        return
+    _check_node_field(graph, x, "x", (torch.bfloat16,))
+    if partner.dtype != torch.float32:
+        raise DtypeError(f"{name} must be float32 beside a bfloat16 x, got {partner.dtype}.")
+    if backend(x) is torch_backend:
+        raise DtypeError(f"x must be float32 or float64 on {x.device}: bfloat16 needs the Triton kernels.")
+
+
 def _check_edge_field(graph: Graph, values: Tensor, name: str) -> None:
     if values.dim() < 1 or values.shape[-1] != graph.num_edges:
         raise ShapeError(
@@ -170,13 +225,19 @@ def _check_edge_field(graph: Graph, values: Tensor, name: str) -> None:
     _check_dtype(values, name)
 
 
-def _check_node_field(graph: Graph, x: Tensor, name: str) -> None:
+_DTYPES = (torch.float32, torch.float64)
+
+
+def _check_node_field(
+    graph: Graph, x: Tensor, name: str, dtypes: tuple[torch.dtype, ...] = _DTYPES
+) -> None:
     if x.dim() < 2 or x.shape[-2] != graph.num_nodes:
         raise ShapeError(
             f"{name} must have shape (..., {graph.num_nodes}, d), one row for each node of {graph}, "
             f"got {tuple(x.shape)}."
         )
-    _check_dtype(x, name)
+    if x.dtype not in dtypes:
+        _check_dtype(x, name)
 
 
 def _check_dtype(tensor: Tensor, name: str) -> None:

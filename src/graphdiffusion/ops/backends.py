@@ -1,14 +1,51 @@
-"""Which kernels a tensor gets: stock torch everywhere; Triton on CUDA arrives through this door."""
+"""Which kernels a tensor gets: Triton's on CUDA where Triton is installed, stock torch everywhere else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
+from typing import Literal
 
 from torch import Tensor
 
 from . import torch_backend
 
+Backend = Literal["torch", "triton"]
+
+_forced: Backend | None = None  # not per thread: the backward pass runs in threads of its own
+
 
 def backend(tensor: Tensor) -> ModuleType:
     """The module of kernels for this tensor's device."""
-    return torch_backend
+    if _forced == "torch" or (_forced is None and not (tensor.is_cuda and _has_triton())):
+        return torch_backend
+    return _triton_backend()
+
+
+@contextmanager
+def use_backend(name: Backend) -> Iterator[None]:
+    """Use one backend for all tensors, whatever their device, to compare the two.
+
+    The Triton kernels take CPU tensors only under Triton's interpreter: set ``TRITON_INTERPRET=1`` in the
+    environment before Triton is first imported.
+    """
+    global _forced
+    before, _forced = _forced, name
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+@cache
+def _triton_backend() -> ModuleType:
+    return import_module(".triton_backend", __package__)

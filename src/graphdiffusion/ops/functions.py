@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ..graph import Graph
+from ..graph import Graph, Pattern
 from .backends import backend
 
 
 class Propagate(Function):
     @staticmethod
-    def forward(ctx: Any, graph: Graph, values: Tensor, x: Tensor, transpose: bool) -> Tensor:
+    def forward(ctx: Any, graph: Pattern, values: Tensor, x: Tensor, transpose: bool) -> Tensor:
         ctx.graph, ctx.transpose = graph, transpose
         ctx.save_for_backward(values, x)
         return backend(x).spmm(graph, values, x, transpose)

@@ -36,12 +36,11 @@ def spmm(
     values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z and the result ``(L, rows, d)``; for the
     transpose, rows and cols change places.
     """
-    out = x.new_empty(len(x), graph.cols if transpose else graph.rows, x.shape[-1])
+    # addmm_ in place is the one form that neither copies nor clears the result
+    shape = (len(x), graph.cols if transpose else graph.rows, x.shape[-1])
+    out = x.new_empty(shape) if add is None else add[0][:, None, None] * add[1]
     for product, v, y in zip(out, values, x, strict=True):
-        torch.mm(_csr(graph, v, transpose), y.contiguous(), out=product)
-    if add is not None:
-        c, z = add
-        out.addcmul_(c[:, None, None], z)
+        product.addmm_(_csr(graph, v, transpose), y.contiguous(), beta=0 if add is None else 1)
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -77,9 +78,9 @@ def integrate(
     if solver is None:
         linear = isinstance(dynamics, Flow) and dynamics.is_linear
         solver = Exponential() if linear else DormandPrince()
+    _check_state(dynamics, x0, check)
     end = _checked_time(time, x0)
     times = _checked_outputs(at, end)
-    _check_state(dynamics, x0, check)
     if not isinstance(solver, Solver | Exponential):
         raise ArgumentError(f"solver must be a solver object such as RK4(step_size=0.5), got {solver!r}.")
     if gradient not in ("backprop", "checkpoint", "adjoint") and not isinstance(gradient, Adjoint):
@@ -90,18 +91,19 @@ def integrate(
         warn_if_unstable(solver, _rate(dynamics))
     stats = Stats()
     if isinstance(solver, Exponential):
-        stops = end.unsqueeze(0) if times is None else torch.cat([times, end.unsqueeze(0)])
+        stops = end.unsqueeze(0) if times is None else torch.cat([times, end.expand_as(times[:1])])
         states = solver.solve(_flow(dynamics), x0, stops, stats, gradient != "backprop")
         solution = Solution(states[-1], stats, None if times is None else states[:-1])
     else:
         solution = _march(dynamics, x0, end, times, solver, gradient, stats)
     if check and not bool(torch.isfinite(solution.state).all()):
         raise NonFiniteError(
-            f"the state at the end, T = {float(end.max()):g}, holds NaN or infinity after {stats}. An "
+            f"the state at the end, T = {float(end.detach().max()):g}, holds NaN or infinity after {stats}. An "
             "unstable step (theorem 1) or a diverged training does this: take a smaller step, "
             "SemiImplicitEuler or Exponential."
         )
-    return solution
+    # a copy: what the backward pass recomputes is no part of it
+    return replace(solution, stats=replace(stats))
 
 
 def _march(
@@ -139,6 +141,12 @@ def _checked_time(time: float | Tensor, x0: Tensor) -> Tensor:
         return end[..., None, None]
     if not bool((torch.isfinite(end) & (end > 0)).all()):
         raise ArgumentError(f"the time T must be positive and finite, got {time}.")
+    members = x0.shape[:-2]
+    if any(a != b and 1 not in (a, b) for a, b in zip(end.shape[::-1], members[::-1], strict=False)):
+        raise ShapeError(
+            f"the time T must be a number or have one entry for each member, {tuple(members)}, "
+            f"got {tuple(end.shape)}."
+        )
     return end[..., None, None]
 
 
@@ -146,11 +154,13 @@ def _checked_outputs(at: Sequence[float] | Tensor | None, end: Tensor) -> Tensor
     if at is None:
         return None
     times = torch.as_tensor(at, dtype=torch.float64, device=end.device)
-    if times.dim() == 0:
-        raise ShapeError("at must be a sequence of times, got a single number.")
+    if times.dim() == 0 or len(times) == 0:
+        raise ShapeError(f"at must be a sequence of at least one time, got {at}.")
     times = times[..., None, None]
     if times.dim() == 3:
         times = times.reshape(-1, *[1] * end.dim())
+    times, end = torch.broadcast_tensors(times, end)
+    end = end[0]
     steps = torch.cat([times[:1], times.diff(dim=0), end - times[-1:]])
     if not bool(((steps[:-1] > 0).all()) and (steps[-1] >= -1e-9 * end).all()):
         raise ArgumentError(

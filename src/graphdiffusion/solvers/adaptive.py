@@ -52,52 +52,94 @@ class Adaptive(Solver):
         self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
     ) -> Tensor:
         counted = Counted(field, stats, self.max_evaluations)
-        members = start.numel() > 1 or math.prod(x.shape[:-2]) > 1
-        if torch.is_grad_enabled() and (thrifty or members):
+        one = start.numel() == end.numel() == math.prod(x.shape[:-2]) == 1
+        march = self._march_one if one else self._march_members
+        if torch.is_grad_enabled() and (thrifty or not one):
             with torch.no_grad():
-                _, sizes = self._march(counted, x, start, end, stats)
-            # the last step carries the gradient of the end time
-            sizes[-1] = sizes[-1] + (end - end.detach())
+                _, sizes = march(counted, x, start, end, stats)
+            # the last step carries the gradient of the times
+            span = end - start
+            sizes[-1] = sizes[-1] + (span - span.detach())
             return self._replay(field, x, start, sizes, thrifty)
-        return self._march(counted, x, start, end, stats)[0]
+        return march(counted, x, start, end, stats)[0]
 
-    def _march(
+    def _march_one(
         self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats
     ) -> tuple[Tensor, list[Tensor]]:
-        """Step from start to end with step-size control; also gives the steps that were accepted."""
-        lead = torch.broadcast_shapes(start.shape, (*x.shape[:-2], 1, 1))
-        t = start.expand(lead)
+        """Step from start to end with step-size control; also gives the steps that were accepted.
+
+        Step sizes are Python numbers: a step reads one number, its error, from the device.
+        """
+        clock, t, stop = start, float(start.detach()), float(end.detach())
+        learnt = torch.is_grad_enabled() and (start.requires_grad or end.requires_grad)
+        first = field(clock, x)
+        size = float(self._first_step(field, clock, x, first, end))
+        taken: list[float] = []
+        while True:
+            last = size >= stop - t
+            h = stop - t if last else size
+            # the last step carries the gradient of the times
+            step = (end - clock).to(x.dtype) if last and learnt else h
+            new, stages = runge_kutta(self.tableau, field, clock, step, x, first)
+            ratio = float(self._error_ratio(h, stages, x, new))
+            if ratio <= 1:
+                taken.append(h)
+                x, t, clock = new, t + h, clock + h
+                if last:
+                    break
+                first = stages[-1] if self.tableau.first_same_as_last else field(clock, x)
+            else:
+                stats.rejected += 1
+                if not h > _smallest(x) * stop:
+                    self._give_up(t, h, new)
+            factor = self.safety * max(ratio, 1e-10) ** (-1 / self.order)
+            # in this order of arguments, max takes NaN for the smallest factor
+            size = h * min(max(self.shrink, factor), self.grow if ratio <= 1 else 1.0)
+        stats.accepted += len(taken)
+        stats.last_step = end.detach().new_full(end.shape, h)
+        return x, [end.detach().new_full(end.shape, size) for size in taken]
+
+    def _march_members(
+        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The same for members, each with a time and a step size of its own."""
+        t = start.expand(torch.broadcast_shapes(start.shape, end.shape, (*x.shape[:-2], 1, 1)))
+        x = x.expand(*t.shape[:-2], *x.shape[-2:])
         first = field(t, x)
         size = self._first_step(field, t, x, first, end)
         taken: list[Tensor] = []
-        accepted, rejected = torch.zeros_like(t), torch.zeros_like(t)
+        accepted, rejected, latest = (torch.zeros_like(t) for _ in range(3))
         while bool((active := t < end).any()):
             left = end - t
-            h = torch.where(active, torch.minimum(size, left.detach()), 0.0)
-            last = h >= left.detach()
-            step = torch.where(last, left, h).to(x.dtype)
-            new, stages = runge_kutta(self.tableau, field, t, step, x, first)
-            ratio = self._error_ratio(step, stages, x, new)
+            h = torch.where(active, torch.minimum(size, left), 0.0)
+            last = h >= left
+            new, stages = runge_kutta(self.tableau, field, t, h.to(x.dtype), x, first)
+            ratio = self._error_ratio(h.to(x.dtype), stages, x, new)
             accept = active & (ratio <= 1)
-            if bool((h[active & ~accept] <= 1e-14 * end.abs().max()).any()):
-                self._give_up(t, h, new)
-            again = stages[-1] if self.tableau.first_same_as_last else None
-            if t.numel() == 1:
-                if bool(accept):
-                    x, first = new, field(t + h, new) if again is None else again
-            else:
-                x = torch.where(accept, new, x)
-                first = torch.where(accept, field(t + h, x) if again is None else again, first)
+            refused = active & ~accept
+            tiny = refused & ~(h > _smallest(x) * end)
+            if bool(tiny.any()):
+                # a member that turned NaN is let go, with its NaN; the others go on
+                lost = tiny & ~torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True)
+                if bool((tiny & ~lost).any()):
+                    at = (tiny & ~lost).flatten().nonzero()[0]
+                    self._give_up(float(t.flatten()[at]), float(h.flatten()[at]), x)
+                accept, last, h = accept | lost, last | lost, torch.where(lost, torch.nan, h)
+                new = torch.where(lost, torch.nan, new)
+            x = torch.where(accept, new, x)
+            again = stages[-1] if self.tableau.first_same_as_last else field(t + h, x)
+            first = torch.where(accept, again, first)
             taken.append(torch.where(accept, h, 0.0))
-            t = torch.where(accept, torch.where(last, end.detach(), t + h), t)
-            accepted, rejected = accepted + accept, rejected + (active & ~accept)
+            latest = torch.where(accept, h, latest)
+            t = torch.where(accept, torch.where(last, end, t + h), t)
+            accepted, rejected = accepted + accept, rejected + refused
             factor = (self.safety * ratio.pow(-1 / self.order)).clamp(self.shrink, self.grow)
             factor = torch.where(accept, factor, factor.clamp(max=1.0)).nan_to_num(self.shrink)
             size = torch.where(active, h * factor, size)
         stats.accepted += int(accepted.max())
         stats.rejected += int(rejected.max())
-        stats.last_step = size
-        return x, _packed(taken, int(accepted.max()))
+        stats.last_step = latest
+        return x, _packed(taken or [torch.zeros_like(t)], max(1, int(accepted.max())))
 
     def _replay(self, field: Field, x: Tensor, start: Tensor, sizes: list[Tensor], thrifty: bool) -> Tensor:
         """The accepted steps again, for the gradient."""
@@ -115,17 +157,19 @@ class Adaptive(Solver):
 
         return segmented(march, (x, field(start, x)), len(sizes), thrifty)[0]
 
-    def _error_ratio(self, h: Tensor, stages: list[Tensor], x: Tensor, new: Tensor) -> Tensor:
+    @torch.no_grad()
+    def _error_ratio(self, h: Tensor | float, stages: list[Tensor], x: Tensor, new: Tensor) -> Tensor:
         """Error of a step over its tolerance, ``(..., 1, 1)``."""
         assert self.tableau.error is not None
-        error = weighted(None, h, self.tableau.error, stages).detach()
+        error = weighted(None, h, self.tableau.error, stages)
         rtol, atol = (v.to(x.dtype) if isinstance(v, Tensor) else v for v in (self.rtol, self.atol))
-        scale = atol + rtol * torch.maximum(x.detach().abs(), new.detach().abs())
-        return self.norm(error / scale).double()
+        scale = torch.maximum(x.abs(), new.abs()) * rtol + atol
+        return self.norm(error.div_(scale)).double()
 
     def norm(self, x: Tensor) -> Tensor:
         """Root mean square over nodes and channels, ``(..., 1, 1)``."""
-        return x.square().mean((-2, -1), keepdim=True).sqrt()
+        count = x.shape[-2] * x.shape[-1]
+        return torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) / math.sqrt(count)
 
     def _first_step(self, field: Field, t: Tensor, x: Tensor, first: Tensor, end: Tensor) -> Tensor:
         """Starting step of Hairer, Nørsett and Wanner (Solving ODEs I, section II.4)."""
@@ -137,34 +181,36 @@ class Adaptive(Solver):
             h0 = torch.where((size < 1e-5) | (slope < 1e-5), 1e-6, 0.01 * size / slope)
             h0 = torch.minimum(h0, span)
             second = field(t + h0, torch.addcmul(x, f, h0.to(x.dtype)))
-            bend = self.norm((second - f) / scale).double() / h0
+            bend = self.norm((second - f) / scale).double() / h0.clamp_min(1e-300)
             largest = torch.maximum(slope, bend)
             h1 = torch.where(
                 largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** (1 / (self.order + 1))
             )
             return torch.minimum(torch.minimum(100 * h0, h1), span)
 
-    def _give_up(self, t: Tensor, h: Tensor, new: Tensor) -> None:
+    def _give_up(self, t: float, h: float, new: Tensor) -> None:
         if not bool(torch.isfinite(new).all()):
             raise NonFiniteError(
-                f"the state became NaN or infinite at t = {float(t.min()):g}. Check the inputs for extreme "
-                "values, lower the learning rate, or bound α."
+                f"the state became NaN or infinite at t = {t:g}. Check the inputs for extreme values, lower "
+                "the learning rate, or bound α."
             )
         raise StepSizeUnderflow(
-            f"the step size fell to {float(h[h > 0].min()):.3g} at t = {float(t.min()):g}. Randomness "
-            "inside the right-hand side (dropout) drives the step to zero; otherwise loosen rtol and atol, "
-            "or use SemiImplicitEuler."
+            f"the step size fell to {h:.3g} at t = {t:g}. Randomness inside the right-hand side (dropout) "
+            "drives the step to zero; otherwise loosen rtol and atol, or use SemiImplicitEuler."
         )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rtol={self.rtol}, atol={self.atol})"
 
 
+def _smallest(x: Tensor) -> float:
+    """Share of the end time below which a step is lost in the rounding of the state."""
+    return 4 * torch.finfo(x.dtype).eps
+
+
 def _packed(taken: list[Tensor], count: int) -> list[Tensor]:
     """Each member's accepted steps moved to the front, the rest zero."""
     steps = torch.stack(taken)
-    if steps[0].numel() == 1:
-        return list(steps[steps.flatten() > 0])
     order = torch.argsort((steps == 0).to(torch.int8), dim=0, stable=True)
     return list(steps.gather(0, order)[:count])
 

@@ -84,10 +84,10 @@ class Exponential:
 
 def number_of_terms(rate: Tensor, tolerance: float) -> int:
     """Smallest K for which a Poisson variable of mean λ exceeds K with probability below tolerance."""
-    largest = float(rate.detach().max())
+    largest = float(rate.detach().nan_to_num(0.0).max())  # a diverged member asks for no terms
     if not (0 <= largest < 1e6) or bool((rate.detach() < 0).any()):
         raise ArgumentError(
-            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {float(rate.min()):g})."
+            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {float(rate.detach().min()):g})."
         )
     # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
     log = -math.log(tolerance)

@@ -41,7 +41,7 @@ class Adjoint:
     def advance(
         self, forward: Solver, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, stats: Stats
     ) -> Tensor:
-        pieces = max(1, math.ceil(float((end - start).max()) / self.segment))
+        pieces = max(1, math.ceil(float((end - start).detach().max()) / self.segment))
         for k in range(pieces):
             left = start + (end - start) * (k / pieces)
             right = start + (end - start) * ((k + 1) / pieces)

@@ -128,7 +128,7 @@ def _fixed_point(
 ) -> Tensor:
     y = torch.where(torch.isfinite(y).all(-2, keepdim=True), y, b)
     # the error shrinks by c/(1+c) in each iteration
-    limit = max_iterations + int(40 * (1 + float(c.max())))
+    limit = max_iterations + int(40 * (1 + float(c.abs().max())))
     for _ in range(limit):
         r = b - apply(y)
         if not bool((r.norm(dim=-2, keepdim=True) > goal).any()):

@@ -94,7 +94,7 @@ class Counted:
         if self.limit is not None and self.stats.evaluations > self.limit:
             raise TooManyEvaluations(
                 f"the right-hand side was evaluated more than max_evaluations={self.limit} times: the "
-                "dynamics may have turned stiff. Loosen rtol and atol, use SemiImplicitEuler or (linear "
-                "model) Exponential, or raise max_evaluations."
+                "dynamics may have turned stiff, or hold randomness (dropout). Loosen rtol and atol, use "
+                "SemiImplicitEuler or (linear model) Exponential, or raise max_evaluations."
             )
         return self.field(t, x)

@@ -37,22 +37,30 @@ class Solver:
 
 
 def runge_kutta(
-    tableau: Tableau, field: Field, t: Tensor, h: Tensor, x: Tensor, first: Tensor
+    tableau: Tableau, field: Field, t: Tensor, h: Tensor | float, x: Tensor, first: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
     """One explicit step from x, given f(t, x): the new state and the stages (appendix F)."""
     stages = [first]
     for c, row in zip(tableau.c[1:], tableau.a, strict=True):
-        stages.append(field(t + c * h, weighted(x, h, row, stages)))
-    return weighted(x, h, tableau.b, stages), stages
+        y = weighted(x, h, row, stages)
+        stages.append(field(t + c * h, y))
+    # where the last stage is the first of the next step, it was evaluated at the new state
+    return y if tableau.first_same_as_last else weighted(x, h, tableau.b, stages), stages
 
 
-def weighted(x: Tensor | None, h: Tensor, weights: tuple[float, ...], stages: list[Tensor]) -> Tensor:
+def weighted(
+    x: Tensor | None, h: Tensor | float, weights: tuple[float, ...], stages: list[Tensor]
+) -> Tensor:
     """``x + h Σ w_i k_i``."""
-    total: Tensor | None = None
-    for w, k in zip(weights, stages, strict=False):
-        if w:
-            total = k * w if total is None else total.add(k, alpha=w)
-    assert total is not None
+    (w, k), *others = ((w, k) for w, k in zip(weights, stages, strict=False) if w)
+    if isinstance(h, float):  # known beforehand: the step goes into the weights
+        total = k * (h * w) if x is None else torch.add(x, k, alpha=h * w)
+        for w, k in others:
+            total.add_(k, alpha=h * w)
+        return total
+    total = k * w
+    for w, k in others:
+        total.add_(k, alpha=w)
     return total * h if x is None else torch.addcmul(x, total, h)
 
 

@@ -33,7 +33,7 @@ class Tableau:
     @property
     def first_same_as_last(self) -> bool:
         """The last stage is the first of the next step."""
-        return len(self.a) == len(self.b) - 1 and self.a[-1] == self.b[:-1] and self.b[-1] == 0
+        return bool(self.a) and self.a[-1] == self.b[:-1] and self.b[-1] == 0
 
 
 EULER = Tableau("Euler", 1, (), (1.0,))

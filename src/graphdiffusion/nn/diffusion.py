@@ -1,0 +1,208 @@
+"""The diffusion layer: it drops into any PyG model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ..diffusivity import (
+    Bahdanau,
+    ConstantLaplacian,
+    Cosine,
+    Diffusivity,
+    ExponentialKernel,
+    Pearson,
+    ScaledDotProduct,
+)
+from ..dynamics import Coefficient, Diffusion, Flow, Source
+from ..errors import ArgumentError
+from ..graph import Graph, as_graph
+from ..rewiring import attention_mask
+from ..solvers import Exponential, Gradient, Solution, Solver, integrate
+
+Variant = Literal["linear", "nonlinear", "nonlinear-rewired"]
+
+DIFFUSIVITIES: dict[str, type[Diffusivity]] = {
+    "scaled-dot": ScaledDotProduct,
+    "bahdanau": Bahdanau,
+    "cosine": Cosine,
+    "pearson": Pearson,
+    "exponential": ExponentialKernel,
+    "laplacian": ConstantLaplacian,
+}
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What a layer can return besides its output.
+
+    Attributes:
+        solution: State at the end and at the times asked for, with the solver's statistics.
+        flow: The bound equation, which knows the graph and, for the linear model, the attention.
+    """
+
+    solution: Solution
+    flow: Flow
+
+
+class GraphDiffusion(nn.Module):
+    r"""Graph neural diffusion of `"GRAND: Graph Neural Diffusion" <https://arxiv.org/abs/2106.10934>`_,
+
+    .. math:: \mathbf{X}(T) = \mathbf{X}(0) + \int_0^T \alpha(\mathbf{A} - \mathbf{I})\mathbf{X}
+        + \beta \mathbf{X}(0)\,dt
+
+    with a learnt stochastic matrix :math:`\mathbf{A}`, fixed by X(0) or following X(t).
+
+    Args:
+        channels: Width of the node features, in and out.
+        time: T, the depth of the layer.
+        variant: ``"linear"`` (A from X(0)), ``"nonlinear"`` (A from X(t)) or ``"nonlinear-rewired"``
+            (as nonlinear, on the share ``keep`` of edges with the largest attention at t = 0).
+        diffusivity: A name (``"scaled-dot"``, ``"bahdanau"``, ``"cosine"``, ``"pearson"``,
+            ``"exponential"``, ``"laplacian"``) or a :class:`~graphdiffusion.diffusivity.Diffusivity`.
+        heads, attention_dim: Number of heads, and width of all of them together.
+        scale: For ``"scaled-dot"``: divide by :math:`\sqrt{d_k}` or by :math:`d_k` (``"dim"``).
+        normaliser: ``"softmax"`` or ``"squareplus"``.
+        over: Make ``"rows"`` or ``"columns"`` sum to one.
+        reweight: Multiply the attention by the edge weights.
+        alpha: Start of α, kept in (0, 1) and learnt; ``None`` fixes it at 1, as the paper writes.
+        source: Add :math:`\beta X(0)` with β learnt, starting at 0.
+        detach_source: Cut the gradient through the X(0) of the source.
+        keep: For ``"nonlinear-rewired"``: the share of edges kept.
+        learn_time: Make T a parameter.
+        solver: Any of :mod:`graphdiffusion.solvers`; by default the closed form for the linear model
+            and Dormand-Prince for the others.
+        gradient: ``"backprop"``, ``"checkpoint"``, ``"adjoint"`` or an
+            :class:`~graphdiffusion.solvers.Adjoint`.
+        self_loops: Weight of the self-loop that every node is given; ``None`` leaves them as they are.
+
+    Shapes:
+        - **input:** node features ``(n, channels)``, edge indices ``(2, E)``, edge weights ``(E,)``
+        - **output:** node features ``(n, channels)``
+    """
+
+    time: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        time: float = 3.0,
+        *,
+        variant: Variant = "linear",
+        diffusivity: str | Diffusivity = "scaled-dot",
+        heads: int = 4,
+        attention_dim: int = 64,
+        scale: Literal["sqrt", "dim"] = "sqrt",
+        normaliser: Literal["softmax", "squareplus"] = "softmax",
+        over: Literal["rows", "columns"] = "rows",
+        reweight: bool = False,
+        alpha: float | None = 0.5,
+        source: bool = True,
+        detach_source: bool = False,
+        keep: float = 0.9,
+        learn_time: bool = False,
+        solver: Solver | Exponential | None = None,
+        gradient: Gradient = "backprop",
+        self_loops: float | None = 1.0,
+    ) -> None:
+        super().__init__()
+        if variant not in get_args(Variant):
+            raise ArgumentError(f"variant must be one of {', '.join(get_args(Variant))}, got {variant!r}.")
+        if not 0 < time < float("inf"):
+            raise ArgumentError(f"time must be positive and finite, got {time}.")
+        if not 0 < keep <= 1:
+            raise ArgumentError(f"keep must lie in (0, 1], got {keep}.")
+        if isinstance(diffusivity, str):
+            how: dict[str, Any] = {"over": over, "reweight": reweight}
+            if diffusivity != "laplacian":
+                how |= {
+                    "channels": channels,
+                    "heads": heads,
+                    "attention_dim": attention_dim,
+                    "normaliser": normaliser,
+                }
+            if diffusivity == "scaled-dot":
+                how["scale"] = scale
+            diffusivity = _diffusivity(diffusivity)(**how)
+        self.channels, self.variant = channels, variant
+        self.keep = keep if variant == "nonlinear-rewired" else None
+        self.self_loops, self.solver, self.gradient = self_loops, solver, gradient
+        self.equation = Diffusion(
+            diffusivity,
+            linear=variant == "linear",
+            alpha=1.0 if alpha is None else Coefficient(alpha, bounded=True),
+            terms=[Source(0.0, detach=detach_source)] if source else [],
+        )
+        start = torch.tensor(float(time))
+        if learn_time:
+            self.time = nn.Parameter(start)
+        else:
+            self.register_buffer("time", start)
+        self.initial_time = float(time)
+
+    def reset_parameters(self) -> None:
+        for module in self.equation.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if callable(reset):
+                reset()
+        with torch.no_grad():
+            self.time.fill_(self.initial_time)
+
+    def graph(self, edge_index: Tensor | Graph, num_nodes: int, edge_weight: Tensor | None = None) -> Graph:
+        """The graph the layer works on: self-loops added, checked, sorted; remembered."""
+        return as_graph(edge_index, num_nodes, edge_weight, self.self_loops)
+
+    def bind(self, x: Tensor, graph: Graph) -> Flow:
+        """The equation from the initial state x; with rewiring, on the edges that x selects (eq. 12)."""
+        mask = None
+        if self.keep is not None:
+            with torch.no_grad():
+                values = self.equation.diffusivity(graph, x)
+            mask = attention_mask(graph, values, keep=self.keep, over=self.equation.diffusivity.over)
+        return self.equation.bind(graph, x, mask)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Graph,
+        edge_weight: Tensor | None = None,
+        *,
+        return_attention_weights: bool = False,
+        return_trajectory: bool = False,
+        at: Sequence[float] | Tensor | None = None,
+        check: bool = True,
+    ) -> Any:
+        r"""Diffuse node features.
+
+        Args:
+            x: ``(..., n, channels)``.
+            edge_index: ``(2, E)``, or a :class:`~graphdiffusion.graph.Graph` (taken as it is).
+            edge_weight: ``(E,)``.
+            return_attention_weights: Also return ``(edge_index, attention)`` at t = 0, with the
+                self-loops, as PyG's ``GATConv`` does.
+            return_trajectory: Also return a :class:`Trajectory`.
+            at: Times in (0, T] for the trajectory.
+            check: Look for NaN, and warn of unstable steps.
+        """
+        graph = self.graph(edge_index, x.shape[-2], edge_weight)
+        flow = self.bind(x, graph)
+        solution = integrate(flow, x, self.time, self.solver, at=at, gradient=self.gradient, check=check)
+        extras: list[Any] = []
+        if return_attention_weights:
+            extras.append((graph.edge_index, flow.attention(None, x)))
+        if return_trajectory:
+            extras.append(Trajectory(solution, flow))
+        return (solution.state, *extras) if extras else solution.state
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, T={self.initial_time:g}, {self.variant}, solver={self.solver}"
+
+
+def _diffusivity(name: str) -> type[Diffusivity]:
+    if name not in DIFFUSIVITIES:
+        raise ArgumentError(f"diffusivity must be one of {', '.join(DIFFUSIVITIES)}, got {name!r}.")
+    return DIFFUSIVITIES[name]

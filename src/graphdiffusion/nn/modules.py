@@ -1,0 +1,124 @@
+"""Dense layers whose parameters may be stacked over members, and features that may be sparse."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import DataError
+from ..graph import Pattern
+from ..ops.dense import affine, sparse_product
+from ..ops.noise import dropout_scale
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Node features with few non-zeros: they stay sparse until the encoder has multiplied them."""
+
+    pattern: Pattern
+    values: Tensor  # (nnz,), or (..., nnz) after a dropout for each member
+
+    @classmethod
+    def from_tensor(cls, x: Tensor) -> SparseFeatures:
+        """From a torch sparse matrix (CSR or COO) ``(n, F)``."""
+        coo = (x.to_sparse_coo() if x.layout == torch.sparse_csr else x).coalesce()
+        if coo.dim() != 2 or not coo.values().is_floating_point():
+            raise DataError(
+                f"sparse features must be a matrix of floats (n, F), got {tuple(x.shape)} {x.dtype}."
+            )
+        row, col = coo.indices()
+        return cls(Pattern(**Pattern.indices(row, col, *coo.shape)), coo.values())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.pattern.rows, self.pattern.cols
+
+    def to(self, device: torch.device | str) -> SparseFeatures:
+        return SparseFeatures(self.pattern.to(device), self.values.to(device))
+
+
+Features = Tensor | SparseFeatures
+
+
+def as_features(x: Features) -> Features:
+    """Sparse torch tensors become :class:`SparseFeatures`; all else is left alone."""
+    if isinstance(x, Tensor) and x.layout != torch.strided:
+        return SparseFeatures.from_tensor(x)
+    return x
+
+
+class Linear(nn.Module):
+    """``x Wᵀ + b`` for dense or sparse x; parameters as in :class:`torch.nn.Linear`."""
+
+    def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.weight.shape[-1])
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Features) -> Tensor:
+        if isinstance(x, SparseFeatures):
+            out = sparse_product(x.pattern, x.values.to(self.weight.dtype), self.weight)
+            return out if self.bias is None else out + self.bias.unsqueeze(-2)
+        return affine(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[-1]} → {self.weight.shape[-2]}, bias={self.bias is not None}"
+
+
+class Dropout(nn.Module):
+    """Dropout from a key; the rate is a buffer, so that each member may have its own."""
+
+    rate: Tensor
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.register_buffer("rate", torch.tensor(float(rate)))
+
+    def forward(self, x: Features, key: Tensor) -> Features:
+        if isinstance(x, SparseFeatures):
+            scale = dropout_scale(key, x.values.shape[-1:], self.rate)
+            return SparseFeatures(x.pattern, x.values * scale.to(x.values.dtype))
+        return x * dropout_scale(key, tuple(x.shape[-2:]), self.rate).to(x.dtype)
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation over the nodes, with running statistics for evaluation."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, momentum: float = 0.1, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.momentum, self.eps = momentum, eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            var, mean = torch.var_mean(x, dim=-2, correction=0)
+            n = x.shape[-2]
+            with torch.no_grad():
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(var * (n / max(n - 1, 1)), self.momentum)
+        else:
+            mean, var = self.running_mean, self.running_var
+        scale = self.weight * torch.rsqrt(var + self.eps)
+        return x * scale.unsqueeze(-2) + (self.bias - mean * scale).unsqueeze(-2)

@@ -1,0 +1,257 @@
+r"""The attention of all heads and its gradient in Triton, without a field of E × heads in memory.
+
+Both sides of an edge look alike: :math:`s = \langle q_i, k_j\rangle`. A kernel here walks the edges of its
+*own* nodes, with vectors u, and reads the vectors v of the *other* end: (u, v) is (q, k) over rows and
+(k, q) over columns. Scores are computed again wherever they are needed; what is kept is, for each head,
+the maximum and the sum of each group of the normaliser.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..graph import Graph
+from .torch_backend import LEAKY_SLOPE
+from .triton_edges import squareplus
+from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place, statistic
+from .triton_plan import Plan, plan
+
+TILE = 2048  # numbers of v that a program holds at once
+LONG_EDGES = 8  # edges of a long group taken together
+WARPS = 4
+
+
+@triton.jit
+def activate(s, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr):
+    if ACTIVATION == "leaky_relu":
+        s = tl.where(s > 0, s, SLOPE * s)
+    elif ACTIVATION == "exp":
+        s = tl.exp(s)
+    return s
+
+
+@triton.jit
+def vectors(v, j, ok, head, c, v_head, v_row, H: tl.constexpr, DK: tl.constexpr, WIDE: tl.constexpr):
+    """Vectors ``(groups, edges, heads, d_k)`` of the nodes j ``(groups, edges)``."""
+    if WIDE:
+        j = j.to(tl.int64)
+    inside = (head < H)[:, None] & (c < DK)[None, :]
+    offset = head[:, None] * v_head + c[None, :]
+    at = j[:, :, None, None] * v_row + offset[None, None, :, :]
+    return tl.load(v + at, mask=ok[:, :, None, None] & inside[None, None, :, :], other=0.0)
+
+
+@triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
+def _attend_kernel(
+    out,
+    total,
+    peak,
+    partial,
+    partial_peak,
+    u,
+    v,
+    weight,
+    node_of,
+    start_of,
+    length_of,
+    index,
+    edge,
+    out_member,
+    total_member,
+    partial_member,
+    u_member,
+    u_head,
+    u_row,
+    v_member,
+    v_head,
+    v_row,
+    weight_member,
+    first_item,
+    last_item,
+    num_split,
+    blocks,
+    H: tl.constexpr,
+    DK: tl.constexpr,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    EDGES: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SLOPE: tl.constexpr,
+    KIND: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    KNOWN: tl.constexpr,
+    WIDE: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Statistics of each group and, where the whole group is here or they are KNOWN, the mean attention."""
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    item = first_item + (pid % blocks) * GROUPS + tl.arange(0, GROUPS)
+    live = item < last_item
+    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
+    start = tl.load(start_of + item, mask=live, other=0)
+    length = tl.load(length_of + item, mask=live, other=0)
+    longest = tl.max(length, axis=0)
+    head = tl.arange(0, HEADS)
+    c = tl.arange(0, WIDTH)
+    lane = tl.arange(0, EDGES)
+    v += member * v_member
+    weight += member * weight_member
+    own = vectors(u + member * u_member, node[:, None], live[:, None], head, c, u_head, u_row, H, DK, WIDE)
+    own = own.to(ACC)
+    cut = live & (item < num_split)
+    whole = live & (item >= num_split)
+    at_node = member * total_member + node[:, None] * H + head[None, :]
+    at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
+    h_ok = (head < H)[None, :]
+    if KNOWN:
+        z = tl.load(total + at_node, mask=live[:, None] & h_ok, other=1.0)
+        if KIND == "softmax":
+            m = tl.load(peak + at_node, mask=live[:, None] & h_ok, other=0.0)
+        else:
+            m = tl.zeros([GROUPS, HEADS], ACC)
+        writes = live
+    else:
+        top = tl.full([GROUPS, EDGES, HEADS], float("-inf"), ACC)
+        acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+        for e in range(0, longest, EDGES):
+            ok = (e + lane)[None, :] < length[:, None]
+            at = start[:, None] + (e + lane)[None, :]
+            j = tl.load(index + at, mask=ok, other=0)
+            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+            s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+            if HAS_WEIGHT:
+                if PERMUTED:
+                    at = tl.load(edge + at, mask=ok, other=0)
+                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            else:
+                w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
+            if KIND == "softmax":
+                s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
+                new = tl.maximum(top, s)
+                safe = tl.where(new == float("-inf"), 0.0, new)
+                acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
+                top = new
+            else:
+                acc += tl.where(w == 0, 0.0, w * squareplus(s))
+        if KIND == "softmax":
+            m = tl.max(top, axis=1)
+            m = tl.where(m == float("-inf"), 0.0, m)
+            z = tl.sum(acc * tl.exp(top - m[:, None, :]), axis=1)
+            tl.store(peak + at_node, m, mask=whole[:, None] & h_ok)
+            # A segment whose weights are all 0 has no maximum to compare with the others'.
+            tl.store(partial_peak + at_slot, tl.where(z == 0, float("-inf"), m), mask=cut[:, None] & h_ok)
+        else:
+            m = tl.zeros([GROUPS, HEADS], ACC)
+            z = tl.sum(acc, axis=1)
+        tl.store(total + at_node, z, mask=whole[:, None] & h_ok)
+        tl.store(partial + at_slot, z, mask=cut[:, None] & h_ok)
+        writes = whole
+    share = tl.where(h_ok, 1.0 / (z * H), 0.0)
+    out += member * out_member
+    for e in range(0, longest, EDGES):  # v is in cache by now
+        ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
+        at = start[:, None] + (e + lane)[None, :]
+        j = tl.load(index + at, mask=ok, other=0)
+        v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+        s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+        phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
+        if PERMUTED:
+            at = tl.load(edge + at, mask=ok, other=0)
+        if HAS_WEIGHT:
+            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            phi = tl.where(w == 0, 0.0, w * phi)
+        tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
+
+
+def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[tuple[int, int, int, int], ...]:
+    """(groups, edges, first item, last item) of the long and of the short groups."""
+    taken = max(numbers // (triton.next_power_of_2(h) * triton.next_power_of_2(dk)), 1)
+    edges = min(LONG_EDGES, taken)
+    return (taken // edges, edges, 0, work.num_long), (taken, 1, work.num_long, work.num_items)
+
+
+def attend(
+    graph: Graph, q: Tensor, k: Tensor, weight: Tensor | None, activation: str, kind: str, over: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean over the heads of ``w φ(s) / Σ w φ(s)``, ``s = act(⟨q_i, k_j⟩)``.
+
+    q, k ``(L, h, n, d_k)`` with any strides but a contiguous last dimension, weight ``(L, E)`` →
+    attention ``(L, E)``, and the sums and the maxima (for softmax) of each group, ``(L, n, h)``.
+    """
+    u, v = (q, k) if over == "rows" else (k, q)
+    u, v = rows_in_place(u), rows_in_place(v)
+    members, h, n, dk = u.shape
+    work = plan(graph, over)
+    dtype = statistic(u)
+    out = torch.empty(members, graph.num_edges, dtype=dtype, device=u.device)
+    total = torch.empty(members, n, h, dtype=dtype, device=u.device)
+    peak = torch.empty_like(total) if kind == "softmax" else total
+    partial = torch.empty(members, work.num_split, h, dtype=dtype, device=u.device)
+    partial_peak = torch.empty_like(partial) if kind == "softmax" else partial
+    weights = out if weight is None else rows_in_place(weight)
+
+    def run(groups: int, edges: int, first: int, last: int, known: bool) -> None:
+        blocks = triton.cdiv(last - first, groups)
+        launch(
+            _attend_kernel,
+            blocks * members,
+            out,
+            out,
+            total,
+            peak,
+            partial,
+            partial_peak,
+            u,
+            v,
+            weights,
+            work.node,
+            work.start,
+            work.length,
+            work.index,
+            work.index if work.edge is None else work.edge,
+            member_stride(out),
+            member_stride(total),
+            member_stride(partial),
+            member_stride(u),
+            *u.stride()[1:3],
+            member_stride(v),
+            *v.stride()[1:3],
+            member_stride(weights),
+            first,
+            last,
+            work.num_split,
+            blocks,
+            H=h,
+            DK=dk,
+            HEADS=triton.next_power_of_2(h),
+            WIDTH=triton.next_power_of_2(dk),
+            GROUPS=groups,
+            EDGES=edges,
+            ACTIVATION=activation,
+            SLOPE=LEAKY_SLOPE,
+            KIND=kind,
+            HAS_WEIGHT=weight is not None,
+            PERMUTED=work.edge is not None,
+            KNOWN=known,
+            WIDE=is_wide(u, v),
+            ACC=accumulator(u),
+            num_warps=WARPS,
+        )
+
+    tiles = tiles_of(work, h, dk, TILE)
+    for tile in tiles:
+        run(*tile, known=False)
+    if work.num_cut:
+        mode = "softmax" if kind == "softmax" else "sum"
+        combine(work, total, partial, mode=mode, peaks=(peak, partial_peak))
+        groups, edges, *_ = tiles[0]
+        run(groups, edges, 0, work.num_split, known=True)
+    return out, total, peak

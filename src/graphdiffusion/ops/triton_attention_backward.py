@@ -1,0 +1,272 @@
+"""The gradient of the attention of all heads in Triton; see :mod:`graphdiffusion.ops.triton_attention`."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..graph import Graph
+from .torch_backend import LEAKY_SLOPE
+from .triton_attention import activate, tiles_of, vectors
+from .triton_edges import squareplus, squareplus_root
+from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place
+from .triton_plan import plan
+
+TILE = 1024  # numbers of v that a program holds at once
+WARPS = 4
+
+
+@triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
+def _descend_kernel(
+    d_u,
+    partial_d_u,
+    flow,
+    partial_flow,
+    total,
+    peak,
+    u,
+    v,
+    weight,
+    p,
+    node_of,
+    start_of,
+    length_of,
+    index,
+    edge,
+    d_member,
+    partial_d_member,
+    total_member,
+    partial_member,
+    u_member,
+    u_head,
+    u_row,
+    v_member,
+    v_head,
+    v_row,
+    weight_member,
+    p_member,
+    first_item,
+    last_item,
+    num_split,
+    blocks,
+    H: tl.constexpr,
+    DK: tl.constexpr,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr,
+    EDGES: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SLOPE: tl.constexpr,
+    KIND: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    GROUPED: tl.constexpr,
+    KNOWN: tl.constexpr,
+    WIDE: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Gradient of the own vectors.
+
+    GROUPED: the normaliser sums over the edges of the own node, and ``Σ a p/h`` is found first unless it
+    is KNOWN; else it is read, with the statistics, at the other end.
+    """
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    item = first_item + (pid % blocks) * GROUPS + tl.arange(0, GROUPS)
+    live = item < last_item
+    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
+    start = tl.load(start_of + item, mask=live, other=0)
+    length = tl.load(length_of + item, mask=live, other=0)
+    longest = tl.max(length, axis=0)
+    head = tl.arange(0, HEADS)
+    c = tl.arange(0, WIDTH)
+    lane = tl.arange(0, EDGES)
+    v += member * v_member
+    weight += member * weight_member
+    p += member * p_member
+    total += member * total_member
+    peak += member * total_member
+    flow += member * total_member
+    own = vectors(u + member * u_member, node[:, None], live[:, None], head, c, u_head, u_row, H, DK, WIDE)
+    own = own.to(ACC)
+    cut = live & (item < num_split)
+    whole = live & (item >= num_split)
+    writes = live
+    h_ok = head < H
+    at_own = node[:, None] * H + head[None, :]
+    own_ok = live[:, None] & h_ok[None, :]
+    if GROUPED:
+        z = tl.load(total + at_own, mask=own_ok, other=1.0)[:, None, :]
+        m = tl.zeros([GROUPS, 1, HEADS], ACC)
+        if KIND == "softmax":
+            m = tl.load(peak + at_own, mask=own_ok, other=0.0)[:, None, :]
+        if KNOWN:
+            t = tl.load(flow + at_own, mask=own_ok, other=0.0)[:, None, :]
+        else:
+            sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+            for e in range(0, longest, EDGES):
+                ok = (e + lane)[None, :] < length[:, None]
+                at = start[:, None] + (e + lane)[None, :]
+                j = tl.load(index + at, mask=ok, other=0)
+                v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+                s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+                if PERMUTED:
+                    at = tl.load(edge + at, mask=ok, other=0)
+                a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
+                if HAS_WEIGHT:
+                    w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+                    a = tl.where(w == 0, 0.0, w * a)
+                p_e = tl.load(p + at, mask=ok, other=0.0)
+                sums += tl.where(ok[:, :, None], p_e[:, :, None] * a, 0.0)
+            t = tl.sum(sums, axis=1) / H
+            tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
+            at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
+            tl.store(partial_flow + at_slot, t, mask=cut[:, None] & h_ok[None, :])
+            t = t[:, None, :]
+            writes = whole
+    acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
+    for e in range(0, longest, EDGES):
+        ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
+        at = start[:, None] + (e + lane)[None, :]
+        j = tl.load(index + at, mask=ok, other=0)
+        v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+        raw = tl.sum(own * v_j, axis=3)
+        s = activate(raw, ACTIVATION, SLOPE)
+        if PERMUTED:
+            at = tl.load(edge + at, mask=ok, other=0)
+        if GROUPED:
+            z_e, m_e, t_e = z, m, t
+        else:
+            at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
+            other_ok = ok[:, :, None] & h_ok[None, None, :]
+            z_e = tl.load(total + at_other, mask=other_ok, other=1.0)
+            m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+            if KIND == "softmax":
+                m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
+            t_e = tl.load(flow + at_other, mask=other_ok, other=0.0)
+        a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
+        if HAS_WEIGHT:
+            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            a = tl.where(w == 0, 0.0, w * a)
+        p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None]
+        d_s = a * (p_e / H - t_e)
+        if KIND == "squareplus":
+            d_s = d_s / squareplus_root(s)
+        if ACTIVATION == "leaky_relu":
+            d_s = tl.where(raw > 0, d_s, SLOPE * d_s)
+        elif ACTIVATION == "exp":
+            d_s = d_s * s
+        d_s = tl.where(ok[:, :, None], d_s, 0.0)
+        acc += d_s[:, :, :, None] * v_j
+    result = tl.sum(acc, axis=1)
+    inside = h_ok[:, None] & (c < DK)[None, :]
+    offset = (head[:, None] * DK + c[None, :])[None, :, :]
+    at_node = member * d_member + node[:, None, None] * (H * DK) + offset
+    tl.store(d_u + at_node, result, mask=(writes & whole)[:, None, None] & inside[None, :, :])
+    at_slot = member * partial_d_member + item.to(tl.int64)[:, None, None] * (H * DK) + offset
+    tl.store(partial_d_u + at_slot, result, mask=(writes & cut)[:, None, None] & inside[None, :, :])
+
+
+def attend_backward(
+    graph: Graph,
+    q: Tensor,
+    k: Tensor,
+    weight: Tensor | None,
+    total: Tensor,
+    peak: Tensor,
+    p: Tensor,
+    activation: str,
+    kind: str,
+    over: str,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of q and k ``(L, h, n, d_k)`` from the gradient p ``(L, E)`` of the mean attention.
+
+    With :math:`s' = \\mathrm{act}(s)`, :math:`r = \\varphi'/\\varphi` and sums over the group of an edge,
+    :math:`ds = \\mathrm{act}'(s)\\, r(s')\\, a\\, (p/h - \\sum a\\,p/h)`, :math:`dq_i = \\sum_j ds\\,k_j`,
+    :math:`dk_j = \\sum_i ds\\,q_i`.
+    """
+    q, k, p = rows_in_place(q), rows_in_place(k), rows_in_place(p)
+    flow = torch.empty_like(total)
+    weights = p if weight is None else rows_in_place(weight)
+    members, h, n, dk = q.shape
+
+    def gradient(u: Tensor, v: Tensor, side: str) -> Tensor:
+        work, grouped = plan(graph, side), side == over
+        # Heads side by side, as the linear map that made q and k laid them out.
+        d_u = torch.empty(members, n, h * dk, dtype=u.dtype, device=u.device)
+        partial_d_u = torch.empty(members, work.num_split, h * dk, dtype=total.dtype, device=u.device)
+        partial_flow = torch.empty(members, work.num_split, h, dtype=total.dtype, device=u.device)
+
+        def run(groups: int, edges: int, first: int, last: int, known: bool) -> None:
+            blocks = triton.cdiv(last - first, groups)
+            launch(
+                _descend_kernel,
+                blocks * members,
+                u,
+                d_u,
+                partial_d_u,
+                flow,
+                partial_flow,
+                total,
+                peak,
+                u,
+                v,
+                weights,
+                p,
+                work.node,
+                work.start,
+                work.length,
+                work.index,
+                work.index if work.edge is None else work.edge,
+                member_stride(d_u),
+                member_stride(partial_d_u),
+                member_stride(total),
+                member_stride(partial_flow),
+                member_stride(u),
+                *u.stride()[1:3],
+                member_stride(v),
+                *v.stride()[1:3],
+                member_stride(weights),
+                member_stride(p),
+                first,
+                last,
+                work.num_split,
+                blocks,
+                H=h,
+                DK=dk,
+                HEADS=triton.next_power_of_2(h),
+                WIDTH=triton.next_power_of_2(dk),
+                GROUPS=groups,
+                EDGES=edges,
+                ACTIVATION=activation,
+                SLOPE=LEAKY_SLOPE,
+                KIND=kind,
+                HAS_WEIGHT=weight is not None,
+                PERMUTED=work.edge is not None,
+                GROUPED=grouped,
+                KNOWN=known,
+                WIDE=is_wide(u, v),
+                ACC=accumulator(u),
+                num_warps=WARPS,
+            )
+
+        tiles = tiles_of(work, h, dk, TILE)
+        for tile in tiles:
+            run(*tile, known=False)
+        if work.num_cut:
+            if grouped:
+                combine(work, flow, partial_flow)
+                groups, edges, *_ = tiles[0]
+                run(groups, edges, 0, work.num_split, known=True)
+            combine(work, d_u, partial_d_u)
+        return d_u.view(members, n, h, dk).transpose(1, 2)
+
+    # The side of the normaliser goes first: it finds the sums that the other side reads.
+    if over == "rows":
+        return gradient(q, k, "rows"), gradient(k, q, "columns")
+    d_k = gradient(k, q, "columns")
+    return gradient(q, k, "rows"), d_k

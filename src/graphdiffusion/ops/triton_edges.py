@@ -1,0 +1,337 @@
+"""Sums, maxima and normalisation of edge fields in Triton."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ..graph import Graph
+from .triton_launch import accumulator, combine, launch, member_stride, rows_in_place
+from .triton_plan import Plan, plan
+
+SHORT_TILE = (64, 8)  # (groups, edges of each) taken together
+LONG_TILE = (4, 128)
+EDGE_BLOCK = 1024
+
+
+@triton.jit
+def squareplus(s):
+    """``(s + √(s² + 4)) / 2``, in the form that does not cancel for s < 0 nor overflow."""
+    size = tl.abs(s)
+    root = squareplus_root(s)
+    return tl.where(s >= 0, (s + root) / 2, 2 / (root + size))
+
+
+@triton.jit
+def squareplus_root(s):
+    """``√(s² + 4)``, which is |s| to the last digit where s² might overflow."""
+    size = tl.abs(s)
+    bounded = tl.minimum(size, 1e9)
+    return tl.where(size > bounded, size, tl.sqrt(bounded * bounded + 4))
+
+
+@triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
+def _reduce_kernel(
+    total,
+    peak,
+    partial,
+    partial_peak,
+    values,
+    other,
+    node_of,
+    start_of,
+    length_of,
+    edge,
+    total_member,
+    partial_member,
+    values_member,
+    other_member,
+    first_item,
+    last_item,
+    num_split,
+    blocks,
+    GROUPS: tl.constexpr,
+    EDGES: tl.constexpr,
+    MODE: tl.constexpr,
+    HAS_OTHER: tl.constexpr,
+    PERMUTED: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    item = first_item + (pid % blocks) * GROUPS + tl.arange(0, GROUPS)
+    live = item < last_item
+    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
+    start = tl.load(start_of + item, mask=live, other=0)
+    length = tl.load(length_of + item, mask=live, other=0)
+    values += member * values_member
+    other += member * other_member
+    lane = tl.arange(0, EDGES)
+    top = tl.full([GROUPS, EDGES], float("-inf"), ACC)
+    acc = tl.zeros([GROUPS, EDGES], ACC)
+    for e in range(0, tl.max(length, axis=0), EDGES):
+        ok = (e + lane)[None, :] < length[:, None]
+        at = start[:, None] + (e + lane)[None, :]
+        if PERMUTED:
+            at = tl.load(edge + at, mask=ok, other=0)
+        v = tl.load(values + at, mask=ok, other=0.0)
+        w = tl.load(other + at, mask=ok, other=0.0) if HAS_OTHER else tl.where(ok, 1.0, 0.0).to(ACC)
+        if MODE == "sum":
+            acc += v * w
+        elif MODE == "max":
+            top = tl.maximum(top, tl.where(ok, v, float("-inf")))
+        elif MODE == "squareplus":
+            acc += squareplus(v) * w
+        else:
+            v = tl.where(w == 0, float("-inf"), v)  # an edge of weight 0 must not be the largest
+            new = tl.maximum(top, v)
+            safe = tl.where(new == float("-inf"), 0.0, new)
+            acc = acc * tl.exp(top - safe) + w * tl.exp(v - safe)
+            top = new
+    cut = live & (item < num_split)
+    whole = live & (item >= num_split)
+    at_node = member * total_member + node
+    at_slot = member * partial_member + item
+    if MODE == "max":
+        result = tl.max(top, axis=1)
+    elif MODE == "softmax":
+        largest = tl.max(top, axis=1)
+        safe = tl.where(largest == float("-inf"), 0.0, largest)
+        result = tl.sum(acc * tl.exp(top - safe[:, None]), axis=1)
+        tl.store(peak + at_node, largest, mask=whole)
+        tl.store(partial_peak + at_slot, largest, mask=cut)
+    else:
+        result = tl.sum(acc, axis=1)
+    tl.store(total + at_node, result, mask=whole)
+    tl.store(partial + at_slot, result, mask=cut)
+
+
+def _reduce(
+    graph: Graph, values: Tensor, other: Tensor | None, mode: str, over: str
+) -> tuple[Tensor, Tensor]:
+    """``Σ v w`` (``"sum"``), ``Σ w φ(v)``, or largest v of each group → total and peak ``(L, n)``."""
+    work, members = plan(graph, over), values.shape[0]
+    values = rows_in_place(values)
+    weight = values if other is None else rows_in_place(other)
+    total = values.new_empty(members, graph.num_nodes)
+    partial = values.new_empty(members, work.num_split)
+    # Only softmax has both a sum and a maximum.
+    peak = torch.empty_like(total) if mode == "softmax" else total
+    partial_peak = torch.empty_like(partial) if mode == "softmax" else partial
+    for (groups, edges), first, last in _halves(work):
+        blocks = triton.cdiv(last - first, groups)
+        launch(
+            _reduce_kernel,
+            blocks * members,
+            values,
+            total,
+            peak,
+            partial,
+            partial_peak,
+            values,
+            weight,
+            work.node,
+            work.start,
+            work.length,
+            work.index if work.edge is None else work.edge,
+            member_stride(total),
+            member_stride(partial),
+            member_stride(values),
+            member_stride(weight),
+            first,
+            last,
+            work.num_split,
+            blocks,
+            GROUPS=groups,
+            EDGES=edges,
+            MODE=mode,
+            HAS_OTHER=other is not None,
+            PERMUTED=work.edge is not None,
+            ACC=accumulator(values),
+            num_warps=4,
+        )
+    combine(
+        work,
+        total.unsqueeze(-1),
+        partial.unsqueeze(-1),
+        mode=mode if mode in ("max", "softmax") else "sum",
+        peaks=(peak, partial_peak),
+    )
+    return total, peak
+
+
+def _halves(work: Plan) -> tuple[tuple[tuple[int, int], int, int], ...]:
+    return (LONG_TILE, 0, work.num_long), (SHORT_TILE, work.num_long, work.num_items)
+
+
+def group_sum(graph: Graph, values: Tensor, over: str) -> Tensor:
+    """Sum of the edge field ``(L, E)`` over each row or column → ``(L, n)``."""
+    return _reduce(graph, values, None, "sum", over)[0]
+
+
+def group_max(graph: Graph, values: Tensor, over: str) -> Tensor:
+    """Largest entry of the edge field ``(L, E)`` in each row or column → ``(L, n)``."""
+    return _reduce(graph, values, None, "max", over)[0]
+
+
+@triton.jit(do_not_specialize=["num_edges", "blocks"])
+def _spread_kernel(out, nodes, group, nodes_member, out_member, num_edges, blocks, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    e = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    ok = e < num_edges
+    g = tl.load(group + e, mask=ok, other=0)
+    tl.store(out + member * out_member + e, tl.load(nodes + member * nodes_member + g, mask=ok), mask=ok)
+
+
+def spread(graph: Graph, nodes: Tensor, over: str) -> Tensor:
+    """Value of the row or column of each edge: ``(L, n)`` → ``(L, E)``."""
+    members = nodes.shape[0]
+    nodes = rows_in_place(nodes)
+    out = nodes.new_empty(members, graph.num_edges)
+    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    launch(
+        _spread_kernel,
+        blocks * members,
+        nodes,
+        out,
+        nodes,
+        graph.row if over == "rows" else graph.col,
+        member_stride(nodes),
+        member_stride(out),
+        graph.num_edges,
+        blocks,
+        BLOCK=EDGE_BLOCK,
+        num_warps=4,
+    )
+    return out
+
+
+@triton.jit(do_not_specialize=["num_edges", "blocks"])
+def _normalise_kernel(
+    out,
+    scores,
+    weight,
+    peak,
+    total,
+    group,
+    out_member,
+    scores_member,
+    weight_member,
+    total_member,
+    num_edges,
+    blocks,
+    KIND: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    e = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    ok = e < num_edges
+    g = member * total_member + tl.load(group + e, mask=ok, other=0)
+    s = tl.load(scores + member * scores_member + e, mask=ok, other=0.0)
+    phi = tl.exp(s - tl.load(peak + g, mask=ok, other=0.0)) if KIND == "softmax" else squareplus(s)
+    if HAS_WEIGHT:
+        w = tl.load(weight + member * weight_member + e, mask=ok, other=0.0)
+        phi = tl.where(w == 0, 0.0, phi * w)  # the score of an edge of weight 0 may exceed the maximum
+    tl.store(out + member * out_member + e, phi / tl.load(total + g, mask=ok, other=1.0), mask=ok)
+
+
+def normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, over: str) -> Tensor:
+    """``w φ(s) / Σ w φ(s)`` over each row or column: scores ``(L, E)`` → ``(L, E)``."""
+    scores = rows_in_place(scores)
+    total, peak = _reduce(graph, scores, weight, kind, over)
+    weights = scores if weight is None else rows_in_place(weight)
+    out = torch.empty(scores.shape, dtype=scores.dtype, device=scores.device)
+    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    launch(
+        _normalise_kernel,
+        blocks * scores.shape[0],
+        scores,
+        out,
+        scores,
+        weights,
+        peak,
+        total,
+        graph.row if over == "rows" else graph.col,
+        member_stride(out),
+        member_stride(scores),
+        member_stride(weights),
+        member_stride(total),
+        graph.num_edges,
+        blocks,
+        KIND=kind,
+        HAS_WEIGHT=weight is not None,
+        BLOCK=EDGE_BLOCK,
+        num_warps=4,
+    )
+    return out
+
+
+@triton.jit(do_not_specialize=["num_edges", "blocks"])
+def _normalise_backward_kernel(
+    out,
+    grad,
+    values,
+    scores,
+    flow,
+    group,
+    out_member,
+    grad_member,
+    values_member,
+    scores_member,
+    flow_member,
+    num_edges,
+    blocks,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    pid = tl.program_id(0)
+    member = (pid // blocks).to(tl.int64)
+    e = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    ok = e < num_edges
+    g = member * flow_member + tl.load(group + e, mask=ok, other=0)
+    a = tl.load(values + member * values_member + e, mask=ok, other=0.0)
+    d = a * (
+        tl.load(grad + member * grad_member + e, mask=ok, other=0.0) - tl.load(flow + g, mask=ok, other=0.0)
+    )
+    if KIND == "squareplus":
+        d = d / squareplus_root(tl.load(scores + member * scores_member + e, mask=ok, other=0.0))
+    tl.store(out + member * out_member + e, d, mask=ok)
+
+
+def normalise_backward(
+    graph: Graph, grad: Tensor, values: Tensor, scores: Tensor, kind: str, over: str
+) -> Tensor:
+    """Gradient of :func:`normalise` with respect to the scores: ``r a (g − Σ a g)``, ``r = φ'/φ``."""
+    grad, values, scores = rows_in_place(grad), rows_in_place(values), rows_in_place(scores)
+    flow, _ = _reduce(graph, values, grad, "sum", over)
+    out = torch.empty(scores.shape, dtype=scores.dtype, device=scores.device)
+    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    launch(
+        _normalise_backward_kernel,
+        blocks * scores.shape[0],
+        scores,
+        out,
+        grad,
+        values,
+        scores,
+        flow,
+        graph.row if over == "rows" else graph.col,
+        member_stride(out),
+        member_stride(grad),
+        member_stride(values),
+        member_stride(scores),
+        member_stride(flow),
+        graph.num_edges,
+        blocks,
+        KIND=kind,
+        BLOCK=EDGE_BLOCK,
+        num_warps=4,
+    )
+    return out

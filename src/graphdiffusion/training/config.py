@@ -1,0 +1,216 @@
+"""One dataclass describes a training: it drives the library, TOML files and the command line."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from ..errors import ConfigError
+
+
+def _option(
+    default: Any, help: str, group: str, low: float | None = None, high: float | None = None
+) -> Any:
+    meta = {"help": help, "group": group, "low": low, "high": high}
+    return field(default=default, metadata=meta)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that determines a training. Defaults are the best settings we know for Cora."""
+
+    data: str = _option("cora-embedded", "Data set by name, or path of a folder or .npz file.", "data")
+    root: str = _option("", "Folder with raw data files; empty: $GRAND_DATA or the cache.", "data")
+    lcc: bool = _option(True, "Keep only the largest connected component of a named data set.", "data")
+    split: Literal["random", "planetoid", "given"] = _option(
+        "random", "Random splits, Planetoid's fixed one, or the masks given with the data.", "data"
+    )
+    splits: int = _option(5, "Number of random splits.", "data", 1)
+    inits: int = _option(1, "Initialisations for each split.", "data", 1)
+    seed: int = _option(0, "First seed of splits and initialisations.", "data", 0)
+    development: int = _option(0, "Nodes for training and validation; 0: the paper's.", "data", 0)
+    per_class: int = _option(20, "Training nodes of each class in a random split.", "data", 1)
+    self_loops: float = _option(1.0, "Weight of the self-loop of every node; 0: none.", "data", 0)
+
+    variant: Literal["linear", "nonlinear", "nonlinear-rewired"] = _option(
+        "linear", "GRAND-l, GRAND-nl or GRAND-nl-rw.", "model"
+    )
+    hidden: int = _option(80, "Channels of the diffused state.", "model", 1)
+    time: float = _option(18.3, "Integration time T, the depth of the model.", "model", 0)
+    learn_time: bool = _option(False, "Learn T.", "model")
+    diffusivity: Literal["scaled-dot", "bahdanau", "cosine", "pearson", "exponential", "laplacian"] = (
+        _option("scaled-dot", "Attention function.", "model")
+    )
+    heads: int = _option(8, "Attention heads.", "model", 1)
+    attention_dim: int = _option(128, "Width of all heads together.", "model", 1)
+    scale: Literal["sqrt", "dim"] = _option("sqrt", "Scaled dot: divide by √d_k or by d_k.", "model")
+    normaliser: Literal["softmax", "squareplus"] = _option("squareplus", "Edge normaliser.", "model")
+    over: Literal["rows", "columns"] = _option("columns", "What sums to one.", "model")
+    reweight: bool = _option(False, "Multiply the attention by edge weights.", "model")
+    alpha: float = _option(0.5, "Start of α, learnt in (0, 1); 1: fixed at 1.", "model", 0, 1)
+    source: bool = _option(True, "Add the source term βx₀ with learnt β.", "model")
+    detach_source: bool = _option(False, "No gradient through the source's x₀.", "model")
+    input_dropout: float = _option(0.5, "Dropout of the input features.", "model", 0, 0.999)
+    dropout: float = _option(0.05, "Dropout before the decoder.", "model", 0, 0.999)
+    mlp: bool = _option(False, "Two hidden layers in the encoder.", "model")
+    batch_norm: bool = _option(False, "Batch normalisation after the encoder.", "model")
+    augment: int = _option(0, "Zero channels added for the diffusion (ANODE).", "model", 0)
+    relu: bool = _option(True, "ReLU before the decoder.", "model")
+    label_rate: float = _option(
+        0.0, "Share of training labels given as input features; 0: none.", "model", 0, 0.999
+    )
+    kinetic: float = _option(0.0, "Weight of the kinetic-energy regulariser.", "model", 0)
+    jacobian: float = _option(0.0, "Weight of the Jacobian-norm regulariser.", "model", 0)
+
+    rewire: Literal["none", "ppr", "heat"] = _option(
+        "none", "Densify the graph by diffusion first.", "rewiring"
+    )
+    rewire_alpha: float = _option(0.15, "Teleport probability of personalised PageRank.", "rewiring", 0, 1)
+    rewire_t: float = _option(3.0, "Time of the heat kernel.", "rewiring", 0)
+    rewire_k: int = _option(32, "Entries kept for each node.", "rewiring", 1)
+    keep: float = _option(0.9, "nonlinear-rewired: share of edges kept by attention.", "rewiring", 0, 1)
+
+    solver: Literal[
+        "auto",
+        "exponential",
+        "dopri5",
+        "bosh3",
+        "heun21",
+        "euler",
+        "midpoint",
+        "heun",
+        "rk4",
+        "adams-bashforth",
+        "adams-moulton",
+        "semi-implicit",
+    ] = _option("auto", "Scheme; auto: the closed form for the linear variant, else dopri5.", "solver")
+    step_size: float = _option(1.0, "Step τ of the fixed-step schemes.", "solver", 0)
+    rtol: float = _option(1e-3, "Relative tolerance of adaptive and implicit schemes.", "solver", 0)
+    atol: float = _option(1e-4, "Absolute tolerance likewise.", "solver", 0)
+    gradient: Literal["backprop", "checkpoint", "adjoint"] = _option(
+        "backprop", "How gradients are computed.", "solver"
+    )
+    adjoint_rtol: float = _option(1e-4, "Relative tolerance of the adjoint.", "solver", 0)
+    adjoint_atol: float = _option(1e-6, "Absolute tolerance of the adjoint.", "solver", 0)
+    max_evaluations: int = _option(5000, "Evaluations allowed in one integration.", "solver", 1)
+
+    optimiser: Literal["adam", "adamax", "rmsprop", "sgd"] = _option("adamax", "Optimiser.", "training")
+    rate: float = _option(0.02, "Learning rate.", "training", 0)
+    decay: float = _option(0.005, "Weight decay.", "training", 0)
+    epochs: int = _option(100, "Most epochs.", "training", 1)
+    patience: int = _option(0, "Stop after so many epochs without improvement; 0: never.", "training", 0)
+    sweep: float = _option(
+        0.0,
+        "Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.",
+        "training",
+        0,
+    )
+    sweep_points: int = _option(12, "Number of times in the sweep.", "training", 2)
+    device: Literal["auto", "cpu", "cuda"] = _option("auto", "Where to compute.", "training")
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for f in fields(self):
+            object.__setattr__(
+                self, f.name, _coerced(f.name, getattr(self, f.name), hints[f.name], f.metadata)
+            )
+        for name in ("time", "rate", "step_size"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be greater than 0, got {getattr(self, name)}.")
+        if self.alpha == 0:
+            raise ConfigError("alpha must lie in (0, 1]: with 0 nothing diffuses.")
+        if self.attention_dim % self.heads:
+            raise ConfigError(
+                f"attention_dim must be a multiple of heads, got {self.attention_dim} and {self.heads}."
+            )
+        if self.solver == "exponential" and self.variant != "linear":
+            raise ConfigError("solver exponential is for the linear variant only; take dopri5 or rk4.")
+        if self.rtol == 0 and self.atol == 0:
+            raise ConfigError("rtol and atol must not both be 0.")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From names and values; an unknown name is answered with the nearest known one."""
+        check_names(values)
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Config:
+        return cls.from_dict(read_toml(path))
+
+    def to_toml(self) -> str:
+        """All options as TOML, under the headings of their groups (as comments)."""
+        lines: list[str] = []
+        group = ""
+        for f in fields(self):
+            if f.metadata["group"] != group:
+                group = f.metadata["group"]
+                lines.append(f"\n# {group}" if lines else f"# {group}")
+            lines.append(f"{f.name} = {_toml(getattr(self, f.name))}")
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def but(self, **changes: Any) -> Config:
+        """A copy with some options changed."""
+        check_names(changes)
+        return replace(self, **changes)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The options in a TOML file, unchecked but for their syntax."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+
+
+def check_names(names: Iterable[str]) -> None:
+    known = [f.name for f in fields(Config)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+            raise ConfigError(f"unknown option {name!r}: {hint}")
+
+
+def _coerced(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
+    if get_origin(hint) is Literal:
+        choices = get_args(hint)
+        if value not in choices:
+            near = difflib.get_close_matches(str(value), choices, 1)
+            hint_text = f" Did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint_text}")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{name} must be {_article(hint)}, got {value!r}.")
+    low, high = meta["low"], meta["high"]
+    if hint in (int, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ConfigError(f"{name} must be finite, got {value}.")
+        if (low is not None and value < low) or (high is not None and value > high):
+            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise ConfigError(f"{name} must be {bounds}, got {value}.")
+    return value
+
+
+def _article(hint: type) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)

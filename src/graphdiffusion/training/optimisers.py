@@ -1,0 +1,94 @@
+"""Optimisers whose rate and decay may differ from member to member.
+
+The formulas are those of :mod:`torch.optim` with its default constants; the tests hold them together.
+Parameters carry leading member dimensions, hyperparameters one entry for each member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError
+
+State = dict[str, Tensor]
+EPS = 1e-8
+
+
+class Optimiser:
+    """State and update of a dictionary of stacked parameters.
+
+    Args:
+        kind: ``"adam"``, ``"adamax"``, ``"rmsprop"`` or ``"sgd"`` (momentum 0.9).
+        rate, decay: ``(P,)``; decay is added to the gradient, as torch does.
+    """
+
+    def __init__(self, kind: str, parameters: dict[str, Tensor], rate: Tensor, decay: Tensor) -> None:
+        if kind not in RULES:
+            raise ArgumentError(f"optimiser must be one of {', '.join(RULES)}, got {kind!r}.")
+        slots, self.rule = RULES[kind]
+        self.rate, self.decay = rate, decay
+        self.step = torch.zeros((), device=rate.device)
+        self.moments: dict[str, State] = {
+            name: {slot: torch.zeros_like(p) for slot in slots} for name, p in parameters.items()
+        }
+
+    @torch.no_grad()
+    def update(self, parameters: dict[str, Tensor], gradients: dict[str, Tensor]) -> None:
+        """Change the parameters in place."""
+        self.step += 1
+        for name, p in parameters.items():
+            shape = (-1, *[1] * (p.dim() - 1))
+            gradient = torch.addcmul(gradients[name], p, self.decay.view(shape))
+            p.sub_(self.rate.view(shape) * self.rule(gradient, self.moments[name], self.step))
+
+    def select(self, members: Tensor) -> None:
+        """Keep only these members."""
+        self.rate, self.decay = self.rate[members], self.decay[members]
+        self.moments = {
+            name: {slot: m[members] for slot, m in own.items()} for name, own in self.moments.items()
+        }
+
+    def state(self) -> State:
+        """Step and moments under flat names."""
+        flat = {f"{name}/{slot}": m for name, own in self.moments.items() for slot, m in own.items()}
+        return {"step": self.step, **flat}
+
+    def load(self, state: State) -> None:
+        """Take over what :meth:`state` gave."""
+        self.step.copy_(state["step"])
+        for name, own in self.moments.items():
+            for slot, moment in own.items():
+                moment.copy_(state[f"{name}/{slot}"])
+
+
+def _adam(g: Tensor, m: State, step: Tensor) -> Tensor:
+    m["mean"].lerp_(g, 1 - 0.9)
+    m["square"].mul_(0.999).addcmul_(g, g, value=1 - 0.999)
+    correction = 1 - 0.9**step, (1 - 0.999**step).sqrt()
+    return (m["mean"] / correction[0]) / (m["square"].sqrt() / correction[1] + EPS)
+
+
+def _adamax(g: Tensor, m: State, step: Tensor) -> Tensor:
+    m["mean"].lerp_(g, 1 - 0.9)
+    torch.maximum(m["largest"].mul_(0.999), g.abs() + EPS, out=m["largest"])
+    return m["mean"] / ((1 - 0.9**step) * m["largest"])
+
+
+def _rmsprop(g: Tensor, m: State, step: Tensor) -> Tensor:
+    m["square"].mul_(0.99).addcmul_(g, g, value=1 - 0.99)
+    return g / (m["square"].sqrt() + EPS)
+
+
+def _sgd(g: Tensor, m: State, step: Tensor) -> Tensor:
+    return m["velocity"].mul_(0.9).add_(g).clone()
+
+
+RULES: dict[str, tuple[tuple[str, ...], Callable[[Tensor, State, Tensor], Tensor]]] = {
+    "adam": (("mean", "square"), _adam),
+    "adamax": (("mean", "largest"), _adamax),
+    "rmsprop": (("square",), _rmsprop),
+    "sgd": (("velocity",), _sgd),
+}

@@ -1,0 +1,267 @@
+"""Many trainings at once: the same modules with stacked parameters.
+
+Every tensor of a member has a leading index: its parameters, dropout masks, split, learning rate, time,
+and what it has found so far. A single training is a population of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy, one_hot
+
+from ..data import Split
+from ..errors import ConfigError
+from ..nn import GRAND, Output
+from ..ops.noise import derive, random_bits
+from ..solvers import Adaptive
+from .config import Config
+from .optimisers import Optimiser
+from .problem import PER_MEMBER, Member, Problem, build_model, build_solver, member_splits
+
+_LABELS = 7  # salt of the keys that choose label features
+
+
+class _Run(nn.Module):
+    """A face of the model for ``functional_call``, which knows only ``forward``."""
+
+    def __init__(self, model: GRAND) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *args: Any, **kwargs: Any) -> Output:
+        return self.model.run(*args, **kwargs)
+
+
+class Population:
+    """P members in training.
+
+    Args:
+        problem: Data, already on the device.
+        config: What the members share.
+        members: What they do not: seeds, and options named in ``PER_MEMBER``.
+        split: Masks ``(P, n)``; by default those of the members.
+    """
+
+    def __init__(
+        self, problem: Problem, config: Config, members: Sequence[Member], split: Split | None = None
+    ) -> None:
+        self.problem, self.config, self.members = problem, config, list(members)
+        device = problem.y.device
+        each = [config.but(**_allowed(m.options)) for m in members]
+        models = [
+            build_model(c, problem.in_channels, problem.classes, m.init) for c, m in _pairs(each, members)
+        ]
+        self.face = _Run(models[0]).to(device)
+        self.parameters: dict[str, Tensor] = {}
+        self.constants: dict[str, Tensor] = {}
+        named = [dict(model.named_parameters()) | dict(model.named_buffers()) for model in models]
+        for name, first in named[0].items():
+            stacked = torch.stack([tensors[name].detach() for tensors in named]).to(device)
+            home = self.parameters if first.requires_grad else self.constants
+            home[f"model.{name}"] = stacked.requires_grad_(first.requires_grad)
+
+        def column(option: str) -> Tensor:
+            return torch.tensor([getattr(c, option) for c in each], device=device)
+
+        self.label_rate = column("label_rate")
+        self.tolerance = torch.stack([column("rtol"), column("atol")], -1)
+        self.optimiser = Optimiser(config.optimiser, self.parameters, column("rate"), column("decay"))
+        split = (split or member_splits(config, problem.data, members)).to(device)
+        self.train, self.val, self.test = split.train, split.val, split.test
+        self.seeds = derive(torch.tensor([m.init for m in members], device=device), 0)
+        size = len(members)
+        self.epoch = torch.zeros((), dtype=torch.int64, device=device)
+        self.loss = torch.zeros(size, device=device)
+        self.score = torch.zeros(size, dtype=torch.float64, device=device)
+        self.best: dict[str, Tensor] = {
+            name: value.detach().clone() for name, value in (self.parameters | self.constants).items()
+        }
+        self.best_score = torch.full((size,), -torch.inf, dtype=torch.float64, device=device)
+        self.best_epoch = torch.full((size,), -1, dtype=torch.int64, device=device)
+        self.best_fraction = torch.ones(size, dtype=torch.float64, device=device)
+        self.best_val = torch.zeros(size, dtype=torch.float64, device=device)
+        self.evaluations = 0
+        self._prepare()
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def _prepare(self) -> None:
+        """What follows from the masks: indices of the training nodes, padded to one length."""
+        counts = self.train.sum(1)
+        order = torch.argsort((~self.train).to(torch.int8), dim=1, stable=True)
+        self.train_nodes = order[:, : int(counts.max())]
+        places = torch.arange(self.train_nodes.shape[1], device=order.device)
+        self.train_weight = (places < counts[:, None]).float()
+        self.targets = self.problem.y[self.train_nodes].clamp_min(0)
+        layer = self.face.model.diffusion
+        if isinstance(layer.solver, Adaptive):
+            rtol, atol = (self.tolerance[:, k, None, None] for k in (0, 1))
+            layer.solver = build_solver(self.config, rtol, atol)
+
+    def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
+        return functional_call(
+            self.face, state, (self.problem.x, self.problem.graph), {"key": key, "check": False, **more}
+        )
+
+    def step(self) -> None:
+        """One epoch of every member: train, validate, and keep what is best."""
+        key = derive(self.seeds, self.epoch)
+        self._train(key)
+        self._validate(key)
+        self.epoch += 1
+
+    def _train(self, key: Tensor) -> None:
+        self.face.train()
+        labels, weight = self._label_inputs(key)
+        output = self.run(key, self.parameters | self.constants, labels=labels)
+        self.evaluations = output.stats.evaluations
+        index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.classes)
+        logits = output.logits.gather(1, index)
+        each = cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none")
+        loss = (each.view_as(weight) * weight).sum(1) / weight.sum(1).clamp_min(1) + output.penalty
+        # members share no parameter, so the gradient of the sum is the gradient of each
+        names = list(self.parameters)
+        found = torch.autograd.grad(loss.sum(), [self.parameters[k] for k in names])
+        self.optimiser.update(self.parameters, dict(zip(names, found, strict=True)))
+        self.loss.copy_(loss.detach())
+
+    def _label_inputs(self, key: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Labels shown to the model, a random share of the training nodes, and weights of the others."""
+        if self.config.label_rate == 0:
+            return None, self.train_weight
+        bits = random_bits(derive(key, _LABELS), self.train.shape[1])
+        shown = self.train & (bits < (self.label_rate[:, None].double() * 2**24).to(torch.int32))
+        hidden = 1 - shown.gather(1, self.train_nodes).float()
+        return self._one_hot(shown), self.train_weight * hidden
+
+    def _one_hot(self, shown: Tensor) -> Tensor:
+        classes = one_hot(self.problem.y.clamp_min(0), self.problem.classes).float()
+        return classes * shown.unsqueeze(-1)
+
+    @property
+    def fractions(self) -> list[float] | None:
+        """Times of the sweep, as fractions of T; 1 is always among them."""
+        if self.config.sweep == 0:
+            return None
+        points = torch.linspace(0, self.config.sweep, self.config.sweep_points + 1)[1:].tolist()
+        return sorted({round(p, 6) for p in points} | {1.0})
+
+    @torch.no_grad()
+    def _validate(self, key: Tensor) -> None:
+        self.face.eval()
+        state = self.parameters | self.constants
+        fractions = self.fractions
+        labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
+        logits = self.run(key, state, labels=labels, sweep=fractions).logits
+        accuracy = self._accuracy(logits, self.val)
+        score = accuracy - 1e-5 * self._surprise(logits)  # the loss only decides between equals
+        fraction = torch.ones_like(self.best_fraction)
+        if fractions is not None:
+            score, at = score.max(0)
+            accuracy = accuracy.gather(0, at[None])[0]
+            fraction = torch.tensor(fractions, dtype=torch.float64, device=score.device)[at]
+        self.score.copy_(accuracy)
+        improved = score > self.best_score
+        for name, value in state.items():
+            shape = (-1, *[1] * (value.dim() - 1))
+            self.best[name].copy_(torch.where(improved.view(shape), value, self.best[name]))
+        for best, now in (
+            (self.best_score, score),
+            (self.best_val, accuracy),
+            (self.best_fraction, fraction),
+            (self.best_epoch, self.epoch.expand_as(self.best_epoch)),
+        ):
+            best.copy_(torch.where(improved, now, best))
+
+    def _accuracy(self, logits: Tensor, mask: Tensor) -> Tensor:
+        """Share of right answers among the masked nodes, ``(..., P)``; NaN answers nothing."""
+        answers = torch.where(logits.isnan().any(-1), -2, logits.argmax(-1))
+        right = (answers == self.problem.y) & mask
+        return right.sum(-1).double() / mask.sum(-1).clamp_min(1)
+
+    def _surprise(self, logits: Tensor) -> Tensor:
+        """Validation loss squeezed into [0, 1), ``(..., P)``."""
+        y = self.problem.y.clamp_min(0).expand(logits.shape[:-1]).unsqueeze(-1)
+        loss = -logits.log_softmax(-1).gather(-1, y).squeeze(-1).double()
+        mean = (loss * self.val).sum(-1) / self.val.sum(-1).clamp_min(1)
+        return (mean / (1 + mean)).nan_to_num(1.0)
+
+    @torch.no_grad()
+    def final(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """The best state of every member, its validation and its test accuracy.
+
+        The test nodes are looked at here and nowhere else. The time of the best validation score
+        becomes the time of the model.
+        """
+        state = {name: value.clone() for name, value in self.best.items()}
+        time = state["model.diffusion.time"]
+        time.mul_(self.best_fraction.to(time.dtype))
+        self.face.eval()
+        labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
+        logits = self.run(self.seeds, state, labels=labels).logits
+        return state, self.best_val.clone(), self._accuracy(logits, self.test)
+
+    def finished(self) -> Tensor:
+        """Members that have run out of patience, or whose loss is no longer finite: ``(P,)`` bool."""
+        done = ~torch.isfinite(self.loss)
+        if self.config.patience:
+            done |= self.epoch - 1 - self.best_epoch >= self.config.patience
+        return done
+
+    def select(self, keep: Tensor) -> None:
+        """Leave out all members but those at the indices ``keep``."""
+        self.members = [self.members[k] for k in keep.tolist()]
+        if not self.members:
+            return
+        for home in (self.parameters, self.constants, self.best):
+            for name, value in home.items():
+                home[name] = value.detach()[keep].requires_grad_(value.requires_grad)
+        self.optimiser.select(keep)
+        for name in _PER_MEMBER_TENSORS:
+            setattr(self, name, getattr(self, name)[keep])
+        self._prepare()
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that changes in training, for a checkpoint."""
+        tensors = {f"now/{k}": v.detach() for k, v in (self.parameters | self.constants).items()}
+        tensors |= {f"best/{k}": v for k, v in self.best.items()}
+        tensors |= {f"optimiser/{k}": v for k, v in self.optimiser.state().items()}
+        return tensors | {f"self/{k}": getattr(self, k) for k in _CHANGING}
+
+    @torch.no_grad()
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what :meth:`state` gave, for the same members."""
+        own = self.state()
+        moments = {
+            k.removeprefix("optimiser/"): v for k, v in tensors.items() if k.startswith("optimiser/")
+        }
+        for name, value in own.items():
+            if not name.startswith("optimiser/"):
+                value.copy_(tensors[name])
+        self.optimiser.load({k: v.to(self.loss.device) for k, v in moments.items()})
+
+
+_CHANGING = ("epoch", "loss", "score", "best_score", "best_epoch", "best_fraction", "best_val")
+_PER_MEMBER_TENSORS = (
+    "label_rate", "tolerance", "train", "val", "test", "seeds", *_CHANGING[1:],
+)  # fmt: skip
+
+
+def _allowed(options: dict[str, Any]) -> dict[str, Any]:
+    for name in options:
+        if name not in PER_MEMBER:
+            raise ConfigError(
+                f"{name} cannot differ between members of one population; those that can: "
+                f"{', '.join(PER_MEMBER)}."
+            )
+    return options
+
+
+def _pairs(a: list[Config], b: Sequence[Member]) -> zip[tuple[Config, Member]]:
+    return zip(a, b, strict=True)

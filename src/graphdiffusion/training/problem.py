@@ -1,0 +1,199 @@
+"""From a configuration to what a training needs: data, graph, splits, members and models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..data import (
+    DATASETS,
+    Split,
+    check_data,
+    default_development,
+    open_data,
+    planetoid_split,
+    random_split,
+    stack_splits,
+)
+from ..errors import ConfigError, DataError
+from ..graph import Graph
+from ..nn import GRAND, as_features
+from ..nn.modules import Features
+from ..rewiring import Rewire
+from ..solvers import (
+    RK4,
+    AdamsBashforth4,
+    AdamsMoulton4,
+    Adjoint,
+    BogackiShampine,
+    DormandPrince,
+    Euler,
+    Exponential,
+    Heun,
+    HeunEuler,
+    Midpoint,
+    SemiImplicitEuler,
+    Solver,
+)
+from .config import Config
+
+# options that may differ between members of one population: none of them changes a shape
+PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One training: a split, an initialisation, and options in place of the configuration's."""
+
+    number: int
+    split: int  # seed of the split
+    init: int  # seed of weights and dropout
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Data made ready for training."""
+
+    data: Data
+    x: Features
+    y: Tensor  # (n,), −1 where unlabelled
+    graph: Graph
+    classes: int
+    edges_before: int  # edges of the graph as given, before rewiring; self-loops apart
+
+    @property
+    def in_channels(self) -> int:
+        return self.x.shape[-1]
+
+    def to(self, device: torch.device | str) -> Problem:
+        return Problem(
+            self.data, self.x.to(device), self.y.to(device), self.graph.to(device), self.classes,
+            self.edges_before,
+        )  # fmt: skip
+
+
+def load_problem(config: Config, data: Data | None = None) -> Problem:
+    """Read the data of a configuration (or take the given ``data``), rewire, and build the graph."""
+    if data is None:
+        data = open_data(config.data, root=config.root or None, lcc=config.lcc)
+    data = check_data(data)
+    if data.y is None or int((data.y >= 0).sum()) == 0:
+        raise DataError("the data has no labels: give some nodes a class to learn from.")
+    edges = int(data.edge_index.shape[1])
+    rewired = data
+    if config.rewire != "none":
+        how: dict[str, Any] = {"top_k": config.rewire_k}
+        how |= {"alpha": config.rewire_alpha} if config.rewire == "ppr" else {"t": config.rewire_t}
+        rewired = Rewire(config.rewire, **how)(data)
+    graph = Graph.from_data(rewired, self_loops=config.self_loops)
+    return Problem(data, as_features(data.x), data.y, graph, int(data.y.max()) + 1, edges)
+
+
+def protocol(config: Config) -> list[Member]:
+    """The members of a configuration: every split with every initialisation."""
+    splits = config.splits if config.split == "random" else 1
+    return [
+        Member(s * config.inits + i, config.seed + s, (config.seed + s) * 1000 + i)
+        for s in range(splits)
+        for i in range(config.inits)
+    ]
+
+
+def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Split:
+    """Masks ``(P, n)`` of the members."""
+    if config.split != "random":
+        fixed = planetoid_split(data)
+        return stack_splits([fixed] * len(members))
+    development = config.development
+    if development == 0:
+        info = DATASETS.get(str(data.get("name", "")))
+        labelled = int((data.y >= 0).sum())
+        development = info.development if info and info.development else default_development(labelled)
+    found: dict[int, Split] = {}
+    for member in members:
+        if member.split not in found:
+            found[member.split] = random_split(
+                data.y, member.split, development=development, per_class=config.per_class
+            )
+    return stack_splits([found[member.split] for member in members])
+
+
+def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GRAND:
+    """The model of a configuration with the weights of a seed; torch's own generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return GRAND(
+            in_channels,
+            config.hidden,
+            classes,
+            config.time,
+            input_dropout=config.input_dropout,
+            dropout=config.dropout,
+            mlp=config.mlp,
+            batch_norm=config.batch_norm,
+            augment=config.augment,
+            relu=config.relu,
+            label_channels=classes if config.label_rate > 0 else 0,
+            kinetic=config.kinetic,
+            jacobian=config.jacobian,
+            variant=config.variant,
+            diffusivity=config.diffusivity,
+            heads=config.heads,
+            attention_dim=config.attention_dim,
+            scale=config.scale,
+            normaliser=config.normaliser,
+            over=config.over,
+            reweight=config.reweight,
+            alpha=None if config.alpha == 1 else config.alpha,
+            source=config.source,
+            detach_source=config.detach_source,
+            keep=config.keep,
+            learn_time=config.learn_time,
+            solver=build_solver(config),
+            gradient=(
+                Adjoint(DormandPrince(config.adjoint_rtol, config.adjoint_atol))
+                if config.gradient == "adjoint"
+                else config.gradient
+            ),
+            self_loops=config.self_loops,
+        )
+
+
+def build_solver(
+    config: Config, rtol: float | Tensor | None = None, atol: float | Tensor | None = None
+) -> Solver | Exponential:
+    """The scheme of a configuration; tolerances may be given for each member."""
+    rtol, atol = config.rtol if rtol is None else rtol, config.atol if atol is None else atol
+    name = config.solver
+    if name == "auto":
+        name = "exponential" if config.variant == "linear" else "dopri5"
+    adaptive = {"dopri5": DormandPrince, "bosh3": BogackiShampine, "heun21": HeunEuler}
+    fixed = {
+        "euler": Euler, "midpoint": Midpoint, "heun": Heun, "rk4": RK4, "adams-bashforth": AdamsBashforth4,
+    }  # fmt: skip
+    if name == "exponential":
+        return Exponential()
+    if name in adaptive:
+        return adaptive[name](rtol, atol, max_evaluations=config.max_evaluations)
+    if name in fixed:
+        return fixed[name](config.step_size)
+    if name == "adams-moulton":
+        return AdamsMoulton4(config.step_size, rtol=config.rtol, atol=config.atol)
+    if name == "semi-implicit":
+        return SemiImplicitEuler(config.step_size)
+    raise ConfigError(f"unknown solver {name!r}.")
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device cuda was asked for, but torch sees no GPU; take device cpu or auto.")
+    return torch.device(name)

@@ -1,0 +1,143 @@
+"""Small graphs, random equations and hypothesis strategies that the tests share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import settings
+from torch import Tensor, nn
+
+from graphdiffusion.diffusivity import (
+    Bahdanau,
+    ConstantLaplacian,
+    Cosine,
+    Diffusivity,
+    ExponentialKernel,
+    Pearson,
+    ScaledDotProduct,
+)
+from graphdiffusion.dynamics import Coefficient, Diffusion, Source
+from graphdiffusion.graph import Graph
+
+settings.register_profile("graphdiffusion", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("graphdiffusion")
+torch.set_num_threads(1)  # the graphs here are too small to share out
+
+D = torch.float64
+
+
+def both_ways(pairs: list[tuple[int, int]]) -> Tensor:
+    edges = torch.tensor(pairs).t()
+    return torch.cat([edges, edges.flip(0)], dim=1)
+
+
+def make_graph(name: str) -> Graph:
+    generator = torch.Generator().manual_seed(7)
+    if name == "random":
+        edges = torch.randint(0, 9, (2, 14), generator=generator)
+        return Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), 9, self_loops=1.0)
+    if name == "directed":  # with weights, duplicates, and nodes that need a closing loop
+        edges = torch.randint(0, 8, (2, 17), generator=generator)
+        return Graph.from_edge_index(edges, 9, torch.rand(17, generator=generator, dtype=D) + 0.1)
+    if name == "disconnected":
+        return Graph.from_edge_index(both_ways([(0, 1), (1, 2), (3, 4), (4, 5), (3, 5)]), 8)
+    if name == "star":
+        return Graph.from_edge_index(both_ways([(0, k) for k in range(1, 8)]))
+    if name == "path":
+        return Graph.from_edge_index(both_ways([(k, k + 1) for k in range(7)]))
+    return Graph.from_edge_index(both_ways([(0, 1), (1, 2), (2, 3), (3, 0)]), 5, self_loops=0.5)
+
+
+GRAPHS = ("random", "directed", "disconnected", "star", "path", "loops")
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return make_graph(request.param)
+
+
+@pytest.fixture
+def small() -> Graph:
+    return make_graph("random")
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = D) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def stochastic(graph: Graph, *lead: int, seed: int = 0, over: str = "rows") -> Tensor:
+    """A random stochastic edge field, by dense arithmetic."""
+    values = torch.rand(*lead, graph.num_edges, generator=torch.Generator().manual_seed(seed), dtype=D) + 0.05
+    dense = graph.dense(values)
+    dense = dense / dense.sum(-1 if over == "rows" else -2, keepdim=True)
+    return dense[..., graph.row.long(), graph.col.long()]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, undirected: bool | None = None) -> Graph:
+    """Graphs of 2 to 8 nodes: any edges, duplicates, isolated nodes, with or without weights and loops."""
+    n = draw(st.integers(2, 8))
+    node = st.integers(0, n - 1)
+    pairs = draw(st.lists(st.tuples(node, node), max_size=20))
+    edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).t()
+    weight = None
+    if draw(st.booleans()):
+        weight = torch.rand(len(pairs), generator=torch.Generator().manual_seed(n), dtype=D) + 0.1
+    if draw(st.booleans()) if undirected is None else undirected:
+        edges = torch.cat([edges, edges.flip(0)], 1)
+        weight = None if weight is None else weight.repeat(2)
+    return Graph.from_edge_index(edges, n, weight, draw(st.sampled_from([None, 0.0, 1.0, 2.5])))
+
+
+seeds = st.integers(0, 10_000)
+
+DIFFUSIVITIES: dict[str, Any] = {
+    "dot/dim": lambda *a, **k: ScaledDotProduct(*a, scale="dim", **k),
+    "dot/sqrt": lambda *a, **k: ScaledDotProduct(*a, scale="sqrt", **k),
+    "bahdanau": Bahdanau,
+    "cosine": Cosine,
+    "pearson": Pearson,
+    "kernel": ExponentialKernel,
+    "constant": lambda *a, **k: ConstantLaplacian(
+        **{name: v for name, v in k.items() if name in ("over", "reweight")}
+    ),
+}
+LEARNT = tuple(name for name in DIFFUSIVITIES if name != "constant")
+
+
+def scatter_parameters(module: nn.Module, seed: int = 0, scale: float = 0.5) -> Any:
+    """Random parameters in float64, so that nothing hides behind the constant initialisation."""
+    generator = torch.Generator().manual_seed(seed)
+    module.to(D)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(scale * torch.randn(p.shape, generator=generator, dtype=D))
+    return module
+
+
+def make_diffusivity(name: str, channels: int = 3, seed: int = 0, **how: Any) -> Diffusivity:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # biases start at random
+        built = DIFFUSIVITIES[name](channels, heads=2, attention_dim=4, **how)
+    return scatter_parameters(built, seed)
+
+
+def make_equation(
+    name: str = "dot/sqrt",
+    *,
+    linear: bool = False,
+    source: bool = True,
+    alpha: float | Coefficient | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> Diffusion:
+    """An equation with everything learnt: attention, α and (if asked for) β."""
+    return Diffusion(
+        make_diffusivity(name, seed=seed, **how),
+        linear=linear,
+        alpha=Coefficient(0.7) if alpha is None else alpha,
+        terms=[Source(0.3, detach=False)] if source else [],
+    ).to(D)

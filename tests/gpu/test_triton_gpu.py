@@ -1,0 +1,203 @@
+"""The Triton kernels on a GPU: accuracy at real sizes, determinism, capture in a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphdiffusion import ops
+from graphdiffusion.graph import Graph
+from graphdiffusion.ops import torch_backend
+from graphdiffusion.ops.backends import backend
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+MEMBERS, NODES, EDGES, WIDTH, HEADS, DK = 8, 2485, 10_000, 80, 8, 16
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """Cora's size, a degree distribution with a long tail, and one node that everybody hears and one that
+    hears everybody (rows and columns that are cut into segments)."""
+    torch.manual_seed(0)
+    u = (torch.rand(EDGES) ** 3 * NODES).long()
+    v = torch.randint(NODES, (EDGES,))
+    everybody = torch.arange(NODES)
+    edges = torch.cat(
+        [
+            torch.stack([u, v]),
+            torch.stack([v, u]),
+            torch.stack([everybody, torch.full_like(everybody, 7)]),
+            torch.stack([torch.full_like(everybody, 11), everybody]),
+        ],
+        dim=1,
+    )
+    return Graph.from_edge_index(edges, NODES, self_loops=1.0).to("cuda")
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def heads(dtype: torch.dtype = torch.float32) -> Tensor:
+    return (
+        draw(MEMBERS, NODES, HEADS * DK, dtype=dtype).unflatten(-1, (HEADS, DK)).transpose(1, 2) / DK**0.5
+    )
+
+
+def close(a: Tensor, exact: Tensor, tolerance: float = 1e-5) -> None:
+    a, exact = a.detach().double(), exact.detach().double()
+    assert a.shape == exact.shape
+    error = float((a - exact).norm() / exact.norm())
+    assert error < tolerance, f"relative error {error:.2e}"
+
+
+def kernels() -> object:
+    return pytest.importorskip("graphdiffusion.ops.triton_backend")
+
+
+def test_cuda_tensors_get_the_triton_backend(graph: Graph) -> None:
+    assert backend(draw(1)) is kernels()
+    with ops.use_backend("torch"):
+        assert backend(draw(1)) is torch_backend
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("d", [1, 5, 16, 80, 128])
+@pytest.mark.parametrize("members", [1, MEMBERS, 100])
+def test_spmm(graph: Graph, members: int, d: int, transpose: bool) -> None:
+    values, x = draw(members, graph.num_edges), draw(members, NODES, d)
+    c, z = draw(members), draw(members, NODES, d)
+    exact = torch_backend.spmm(graph, values.double(), x.double(), transpose)
+    close(kernels().spmm(graph, values, x, transpose), exact)
+    added = kernels().spmm(graph, values, x, transpose, (c, z))
+    close(added, exact + c.double()[:, None, None] * z.double())
+    halved = kernels().spmm(graph, values, x.bfloat16(), transpose)
+    assert halved.dtype == torch.bfloat16
+    close(halved, exact, 1e-2)
+
+
+@pytest.mark.parametrize("d", [1, 5, 16, 80, 128])
+def test_sddmm(graph: Graph, d: int) -> None:
+    q, k = draw(MEMBERS, NODES, d), draw(MEMBERS, NODES, d)
+    exact = torch_backend.sddmm(graph, q.double(), k.double())
+    before = draw(MEMBERS, graph.num_edges)
+    close(kernels().sddmm(graph, q, k), exact)
+    close(kernels().sddmm(graph, q, k, before.clone()), before.double() + exact)
+    close(kernels().sddmm(graph, q.bfloat16(), k.bfloat16()), exact, 2e-2)
+
+
+@pytest.mark.parametrize("over", ["rows", "columns"])
+def test_groups(graph: Graph, over: str) -> None:
+    values, nodes = draw(MEMBERS, graph.num_edges), draw(MEMBERS, NODES)
+    for name, field in (("group_sum", values), ("group_max", values), ("spread", nodes)):
+        exact = getattr(torch_backend, name)(graph, field.double(), over)
+        close(getattr(kernels(), name)(graph, field, over), exact)
+
+
+@pytest.mark.parametrize("over", ["rows", "columns"])
+@pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_normalise(graph: Graph, weighted: bool, kind: str, over: str) -> None:
+    scores, grad = 3 * draw(MEMBERS, graph.num_edges), draw(MEMBERS, graph.num_edges)
+    weight = _weight(graph) if weighted else None
+    wide = weight.double() if weight is not None else None
+    exact = torch_backend.normalise(graph, scores.double(), wide, kind, over)
+    values = kernels().normalise(graph, scores, weight, kind, over)
+    close(values, exact)
+    slope = torch_backend.normalise_backward(graph, grad.double(), exact, scores.double(), kind, over)
+    close(kernels().normalise_backward(graph, grad, values, scores, kind, over), slope, 1e-4)
+
+
+def _weight(graph: Graph) -> Tensor:
+    weight = torch.rand(graph.num_edges, device="cuda")
+    kept = (weight > 0.3) | (graph.row == graph.col)
+    return torch.where(kept, weight, 0.0).expand(MEMBERS, -1)
+
+
+@pytest.mark.parametrize("over", ["rows", "columns"])
+@pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+@pytest.mark.parametrize("activation", ["identity", "leaky_relu", "exp"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_step(graph: Graph, activation: str, kind: str, over: str, weighted: bool) -> None:
+    inputs = [t.requires_grad_() for t in (heads(), heads(), draw(MEMBERS, NODES, WIDTH))]
+    weight = _weight(graph) if weighted else None
+    how = {"activation": activation, "kind": kind, "over": over}
+    grad = draw(MEMBERS, NODES, WIDTH)
+    out = ops.diffuse(graph, *inputs, weight, **how)
+    slopes = torch.autograd.grad(out, inputs, grad)
+    wide = [t.detach().double().requires_grad_() for t in inputs]
+    with ops.use_backend("torch"):
+        exact = ops.diffuse(graph, *wide, weight.double() if weight is not None else None, **how)
+        exact_slopes = torch.autograd.grad(exact, wide, grad.double())
+    close(out, exact)
+    for slope, exact_slope in zip(slopes, exact_slopes, strict=True):
+        close(slope, exact_slope, 1e-4)
+
+
+def test_step_in_half_precision(graph: Graph) -> None:
+    q, k, x = heads(), heads(), draw(MEMBERS, NODES, WIDTH)
+    close(ops.diffuse(graph, q, k, x.bfloat16()), ops.diffuse(graph, q, k, x), 1e-2)
+
+
+@pytest.mark.parametrize("over", ["rows", "columns"])
+def test_two_runs_are_equal_bit_for_bit(graph: Graph, over: str) -> None:
+    inputs = [t.requires_grad_() for t in (heads(), heads(), draw(MEMBERS, NODES, WIDTH))]
+    grad = draw(MEMBERS, NODES, WIDTH)
+
+    def run() -> list[Tensor]:
+        out = ops.diffuse(graph, *inputs, over=over)
+        values = ops.attention(graph, *inputs[:2], over=over)
+        return [out, *torch.autograd.grad(out, inputs, grad), ops.propagate(graph, values, inputs[2])]
+
+    first = run()
+    for _ in range(3):
+        for a, b in zip(first, run(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_a_member_alone_is_equal_bit_for_bit(graph: Graph) -> None:
+    q, k, x = heads(), heads(), draw(MEMBERS, NODES, WIDTH)
+    together = ops.diffuse(graph, q, k, x)
+    assert torch.equal(together[3], ops.diffuse(graph, q[3], k[3], x[3]))
+    values, x = draw(100, graph.num_edges), draw(100, NODES, WIDTH)  # enough to keep tiles in cache
+    assert torch.equal(ops.propagate(graph, values, x)[42], ops.propagate(graph, values[42], x[42]))
+
+
+def test_capture(graph: Graph) -> None:
+    inputs = [t.requires_grad_() for t in (heads(), heads(), draw(MEMBERS, NODES, WIDTH))]
+    values, grad = draw(MEMBERS, graph.num_edges), draw(MEMBERS, NODES, WIDTH)
+
+    def product() -> list[Tensor]:
+        return [ops.propagate(graph, values, inputs[2].detach())]
+
+    def step() -> list[Tensor]:
+        out = ops.diffuse(graph, *inputs)
+        return [out.detach(), *torch.autograd.grad(out, inputs, grad)]
+
+    for run in (product, step):
+        _replays(run, inputs)
+
+
+def _replays(run: Callable[[], list[Tensor]], inputs: list[Tensor]) -> None:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        outputs = run()
+    with torch.no_grad():
+        for t in inputs:
+            t.mul_(0.5).add_(0.1)
+    captured.replay()
+    torch.cuda.synchronize()
+    for a, b in zip(outputs, run(), strict=True):
+        assert torch.equal(a, b)

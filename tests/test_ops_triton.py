@@ -1,0 +1,306 @@
+"""The Triton kernels against the torch backend, on the CPU through Triton's interpreter.
+
+The interpreter must be chosen before Triton is first imported. So this file has two faces: a plain run
+starts a second pytest on this very file with ``TRITON_INTERPRET=1``, and reports each test of it here.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphdiffusion import ops
+from graphdiffusion.errors import DtypeError
+from graphdiffusion.graph import Graph
+from graphdiffusion.ops import torch_backend, triton_plan
+from graphdiffusion.ops.backends import backend
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+def graph_with_hubs(n: int = 13, seed: int = 0) -> Graph:
+    """Node 0 hears everybody, everybody hears node 1, and some nodes hear themselves alone."""
+    random = torch.Generator().manual_seed(seed)
+    some = torch.randint(2, n - 3, (2, n), generator=random)
+    everybody = torch.arange(n - 3)
+    hub, crowd = torch.zeros_like(everybody), torch.ones_like(everybody)
+    edges = torch.cat([some, torch.stack([everybody, hub]), torch.stack([crowd, everybody])], dim=1)
+    return Graph.from_edge_index(edges, num_nodes=n)
+
+
+def close(a: Tensor, b: Tensor, tolerance: float | None = None) -> None:
+    tolerance = tolerance or ROUNDING[a.dtype]
+    a, b = a.detach().double(), b.detach().double()
+    error = (a - b).norm() / b.norm().clamp(min=1e-30)
+    assert a.shape == b.shape
+    assert float(error) < tolerance
+
+
+if not INTERPRETED:
+
+    def _interpreted_tests() -> list[str]:
+        guarded = [node for node in ast.parse(Path(__file__).read_text()).body if isinstance(node, ast.If)]
+        inside = [node for part in guarded for node in part.orelse if isinstance(node, ast.FunctionDef)]
+        return [node.name for node in inside if node.name.startswith("test_")]
+
+    @pytest.fixture(scope="module")
+    def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+        """Name of each interpreted test → the messages of its failures."""
+        report = tmp_path_factory.mktemp("interpreted") / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+        run = subprocess.run([*command, __file__], env=env, capture_output=True, text=True)
+        if not report.exists():
+            pytest.fail(f"the interpreted tests did not run:\n{run.stdout}\n{run.stderr}")
+        found: dict[str, list[str]] = {}
+        for case in ET.parse(report).iter("testcase"):
+            name = str(case.get("name")).split("[")[0]
+            broken = [*case.iter("failure"), *case.iter("error")]
+            found.setdefault(name, []).extend(f"{case.get('name')}: {b.text}" for b in broken)
+        return found
+
+    @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+    @pytest.mark.parametrize("name", _interpreted_tests())
+    def test_interpreted(verdicts: dict[str, list[str]], name: str) -> None:
+        assert name in verdicts, "the interpreted run did not report this test"
+        assert not verdicts[name], "\n".join(verdicts[name])
+
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    @pytest.mark.parametrize(("short", "chunk"), [(2, 4), (1, 1), (32, 512), (8, 3)])
+    def test_plan_covers_every_edge_once(
+        monkeypatch: pytest.MonkeyPatch, over: str, short: int, chunk: int
+    ) -> None:
+        monkeypatch.setattr(triton_plan, "SHORT", short)
+        monkeypatch.setattr(triton_plan, "CHUNK", chunk)
+        graph = graph_with_hubs()
+        work = triton_plan.plan(graph, over)
+        assert work is triton_plan.plan(graph, over)
+        pointer = graph.rowptr if over == "rows" else graph.colptr
+        own = graph.row if over == "rows" else graph.col[graph.perm]
+        covered = []
+        for node, start, length in zip(work.node, work.start, work.length, strict=True):
+            assert 0 < length <= chunk
+            span = torch.arange(int(start), int(start + length))
+            assert bool((own[span] == node).all())
+            covered.append(span)
+        assert torch.equal(torch.cat(covered).sort().values, torch.arange(graph.num_edges))
+        for s, node in enumerate(work.split_node):
+            pieces = slice(int(work.split_slot[s]), int(work.split_slot[s + 1]))
+            assert bool((work.node[pieces] == node).all())
+            assert int(work.length[pieces].sum()) == int(pointer[node + 1] - pointer[node])
+        assert bool((work.length[work.num_split : work.num_long] > short).all())
+        tail = work.length[work.num_long :]
+        assert bool((tail[1:] <= tail[:-1]).all())
+
+    def test_cpu_tensors_get_the_torch_backend() -> None:
+        assert backend(torch.zeros(1)) is torch_backend
+
+    def test_bfloat16_needs_triton() -> None:
+        graph = graph_with_hubs()
+        x = torch.zeros(graph.num_nodes, 2, dtype=torch.bfloat16)
+        with pytest.raises(DtypeError, match="bfloat16 needs the Triton kernels"):
+            ops.propagate(graph, torch.ones(graph.num_edges), x)
+
+else:
+    triton_backend = pytest.importorskip("graphdiffusion.ops.triton_backend")
+    from graphdiffusion.ops.triton_spmm import SpmmTiling
+
+    pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of lanes masked out
+
+    @pytest.fixture(autouse=True)
+    def cut_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rows of 3 edges are long and rows of 5 are cut, so that a small graph takes every path."""
+        monkeypatch.setattr(triton_plan, "SHORT", 2)
+        monkeypatch.setattr(triton_plan, "CHUNK", 4)
+
+    def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
+            dtype
+        )
+
+    @pytest.mark.parametrize("transpose", [False, True])
+    @pytest.mark.parametrize("add", [False, True])
+    @pytest.mark.parametrize(
+        ("members", "d", "dtype", "resident"),
+        [
+            (1, 1, torch.float64, False),
+            (3, 5, torch.float64, True),
+            (1, 16, torch.float32, True),
+            (2, 80, torch.float32, False),
+            (2, 20, torch.bfloat16, False),
+        ],
+    )
+    def test_spmm(
+        members: int, d: int, dtype: torch.dtype, resident: bool, transpose: bool, add: bool
+    ) -> None:
+        graph = graph_with_hubs()
+        n = graph.num_nodes
+        edge_dtype = torch.float32 if dtype == torch.bfloat16 else dtype
+        values = draw(members, graph.num_edges, dtype=edge_dtype)
+        x = draw(members, n, 2 * d, dtype=dtype, seed=2)[..., :d]  # rows with gaps between them
+        term = (draw(members, dtype=edge_dtype, seed=3), draw(members, n, d, dtype=dtype, seed=4))
+        tiling = SpmmTiling(width=16, rows=8, edges=2, unroll=2, resident=resident)
+        out = triton_backend.spmm(graph, values, x, transpose, term if add else None, tiling=tiling)
+        exact = torch_backend.spmm(
+            graph, values.double(), x.double(), transpose, tuple(t.double() for t in term) if add else None
+        )
+        assert out.dtype == dtype
+        close(out, exact)
+        if not add:
+            close(triton_backend.spmm(graph, values, x, transpose, minus=x), exact - x.double())
+
+    @pytest.mark.parametrize(
+        ("members", "d", "dtype"),
+        [(1, 1, torch.float64), (3, 5, torch.float64), (2, 80, torch.float32), (1, 16, torch.bfloat16)],
+    )
+    def test_sddmm(members: int, d: int, dtype: torch.dtype) -> None:
+        graph = graph_with_hubs()
+        q, k = (draw(members, graph.num_nodes, d, dtype=dtype, seed=s) for s in (1, 2))
+        exact = torch_backend.sddmm(graph, q.double(), k.double())
+        out = triton_backend.sddmm(graph, q, k)
+        close(out, exact)
+        before = draw(*out.shape, dtype=out.dtype, seed=3)
+        sums = before.clone()
+        assert triton_backend.sddmm(graph, q, k, sums) is sums
+        close(sums, before.double() + exact)
+
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    @pytest.mark.parametrize(("members", "dtype"), [(1, torch.float64), (3, torch.float32)])
+    def test_groups(members: int, dtype: torch.dtype, over: str) -> None:
+        graph = graph_with_hubs()
+        values = draw(members, graph.num_edges, dtype=dtype)
+        nodes = draw(members, graph.num_nodes, dtype=dtype)
+        for name, field in (("group_sum", values), ("group_max", values), ("spread", nodes)):
+            exact = getattr(torch_backend, name)(graph, field.double(), over)
+            close(getattr(triton_backend, name)(graph, field, over), exact)
+
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+    @pytest.mark.parametrize("weighted", ["no", "each", "shared"])
+    @pytest.mark.parametrize(("members", "dtype"), [(1, torch.float32), (2, torch.float64)])
+    def test_normalise(members: int, dtype: torch.dtype, weighted: str, kind: str, over: str) -> None:
+        graph = graph_with_hubs()
+        scores = 3 * draw(members, graph.num_edges, dtype=dtype)
+        weight = None if weighted == "no" else weights(graph, members if weighted == "each" else 1, dtype)
+        weight = weight if weight is None else weight.expand(members, -1)
+        values = triton_backend.normalise(graph, scores, weight, kind, over)
+        wide = None if weight is None else weight.double()
+        exact = torch_backend.normalise(graph, scores.double(), wide, kind, over)
+        close(values, exact)
+        grad = draw(members, graph.num_edges, dtype=dtype, seed=3)
+        d_scores = triton_backend.normalise_backward(graph, grad, values, scores, kind, over)
+        close(
+            d_scores,
+            torch_backend.normalise_backward(graph, grad.double(), exact, scores.double(), kind, over),
+            1e-4 if dtype == torch.float32 else None,
+        )
+
+    def weights(graph: Graph, members: int, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Weights with zeros, but no row or column of zeros alone: self-loops and hubs weigh something."""
+        weight = draw(members, graph.num_edges, dtype=dtype, seed=7).abs()
+        kept = (graph.row == graph.col) | (graph.row == 0) | (graph.col == 1)
+        return torch.where(kept | (weight > 0.6), weight, torch.zeros_like(weight))
+
+    def nodes_with_heads(graph: Graph, members: int, heads: int, dk: int, seed: int) -> Tensor:
+        """(members, heads, n, dk), as a view of what a linear map makes: heads side by side."""
+        flat = draw(members, graph.num_nodes, heads * dk, seed=seed)
+        return flat.unflatten(-1, (heads, dk)).transpose(1, 2).requires_grad_()
+
+    def both_backends(
+        graph: Graph, q: Tensor, k: Tensor, x: Tensor, weight: Tensor | None, **how: str
+    ) -> None:
+        """Compare the step and its gradients, and the attention and its gradients."""
+        found = []
+        grad = draw(*x.shape, seed=5)
+        for name in ("triton", "torch"):
+            with ops.use_backend(name):
+                out = ops.diffuse(graph, q, k, x, weight, **how)
+                step = torch.autograd.grad(out, (q, k, x), grad)
+                values = ops.attention(graph, q, k, weight, **how)
+                edges = torch.autograd.grad(values, (q, k), values.detach().square())
+                found.append((out, values, *step, *edges))
+        for ours, theirs in zip(*found, strict=True):
+            close(ours, theirs)
+
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+    @pytest.mark.parametrize("activation", ["identity", "leaky_relu", "exp"])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_step(activation: str, kind: str, over: str, weighted: bool) -> None:
+        graph = graph_with_hubs()
+        q, k = (nodes_with_heads(graph, 1, 2, 2, seed) for seed in (1, 2))
+        x = draw(1, graph.num_nodes, 3, seed=3).requires_grad_()
+        weight = weights(graph, 1) if weighted else None
+        both_backends(graph, q, k, x, weight, activation=activation, kind=kind, over=over)
+
+    @pytest.mark.parametrize(("heads", "dk", "d", "members"), [(1, 16, 5, 3), (3, 7, 16, 1), (2, 1, 1, 2)])
+    def test_step_shapes(heads: int, dk: int, d: int, members: int) -> None:
+        graph = graph_with_hubs()
+        q, k = (nodes_with_heads(graph, members, heads, dk, seed) for seed in (1, 2))
+        x = draw(members, graph.num_nodes, d, seed=3).requires_grad_()
+        both_backends(graph, q, k, x, weights(graph, 1)[0], kind="softmax", over="rows")
+
+    def test_step_without_members_and_with_shared_keys() -> None:
+        graph = graph_with_hubs()
+        q = nodes_with_heads(graph, 1, 2, 3, seed=1).detach()[0].requires_grad_()
+        k = draw(1, graph.num_nodes, 3, seed=2).requires_grad_()
+        x = draw(graph.num_nodes, 2, seed=3).requires_grad_()
+        both_backends(graph, q, k, x, None)
+
+    def test_step_in_single_and_half_precision() -> None:
+        graph = graph_with_hubs()
+        q, k = (nodes_with_heads(graph, 1, 2, 4, seed).detach() for seed in (1, 2))
+        x = draw(1, graph.num_nodes, 4, seed=3)
+        exact = ops.diffuse(graph, q, k, x)
+        for dtype in (torch.float32, torch.bfloat16):
+            inputs = [t.clone().requires_grad_() for t in (q.float(), k.float(), x.to(dtype))]
+            with ops.use_backend("triton"):
+                out = ops.diffuse(graph, *inputs)
+                out.sum().backward()
+            assert out.dtype == dtype
+            close(out, exact)
+            assert all(t.grad is not None and t.grad.dtype == t.dtype for t in inputs)
+
+    def test_views_of_heads_are_not_copied() -> None:
+        graph = graph_with_hubs()
+        q, k = (nodes_with_heads(graph, 2, 2, 3, seed) for seed in (1, 2))
+        flat_q, flat_k, _, _ = ops._flat_heads(q, k, None, torch.Size([2]))
+        assert flat_q.data_ptr() == q.data_ptr() and flat_k.data_ptr() == k.data_ptr()
+
+    def test_second_derivatives() -> None:
+        graph = graph_with_hubs(n=7)
+        q, k = (nodes_with_heads(graph, 1, 2, 2, seed) for seed in (1, 2))
+        x = draw(1, graph.num_nodes, 2, seed=3).requires_grad_()
+        found = []
+        for name in ("triton", "torch"):
+            with ops.use_backend(name):
+                out = ops.diffuse(graph, q, k, x, kind="squareplus")
+                slopes = torch.autograd.grad(out.square().sum(), (q, x), create_graph=True)
+                bend = sum(s.square().sum() for s in slopes)
+                found.append(torch.autograd.grad(bend, (q, k, x)))
+        for ours, theirs in zip(*found, strict=True):
+            close(ours, theirs)
+
+    def test_verbs_differentiate_through_the_kernels() -> None:
+        graph = graph_with_hubs()
+        values = draw(1, graph.num_edges).requires_grad_()
+        x = draw(1, graph.num_nodes, 3, seed=2).requires_grad_()
+        found = []
+        for name in ("triton", "torch"):
+            with ops.use_backend(name):
+                a = ops.normalise(graph, values, over="columns")
+                y = ops.propagate(graph, a, x) * ops.group_sum(graph, a, "rows").unsqueeze(-1)
+                found.append(torch.autograd.grad(y.square().sum(), (values, x)))
+        for ours, theirs in zip(*found, strict=True):
+            close(ours, theirs)
