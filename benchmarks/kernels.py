@@ -349,36 +349,29 @@ def sweep(bench: Bench, work: Workload) -> None:
     g, members, d = work.graph, work.members, work.d
     values, x = bench.draw(members, g.num_edges), bench.draw(members, g.num_nodes, d)
     quick = {"repeat": 7, "inner": 4}
-    now = spmm_tiling(members, g.num_nodes, d, 4)
+    now = spmm_tiling(d)
     tilings = [
-        SpmmTiling(width, rows, edges, unroll, warps, resident)
-        for width, rows, edges, unroll, warps, resident in (
-            (8, 256, 16, 4, 16, True),
-            (8, 128, 16, 4, 8, True),
-            (16, 128, 16, 4, 16, True),
-            (16, 128, 16, 2, 16, True),
-            (16, 256, 16, 4, 32, True),
-            (16, 128, 16, 4, 8, True),
-            (16, 64, 16, 4, 8, True),
-            (16, 32, 16, 4, 4, False),
-            (16, 64, 16, 4, 4, False),
-            (16, 64, 16, 8, 4, False),
-            (16, 16, 16, 4, 2, False),
-            (32, 32, 16, 4, 4, False),
-            (32, 16, 16, 4, 4, False),
-            (32, 8, 8, 4, 2, False),
-            (64, 16, 8, 4, 4, False),
-            (64, 8, 8, 4, 4, False),
-            (64, 8, 8, 8, 2, False),
-            (128, 8, 8, 4, 4, False),
-            (128, 4, 4, 4, 4, False),
-            (128, 4, 4, 8, 1, False),
+        SpmmTiling(width, rows, edges, unroll, warps)
+        for width, rows, edges, unroll, warps in (
+            (16, 32, 16, 4, 4),
+            (16, 64, 16, 4, 4),
+            (16, 64, 16, 8, 4),
+            (16, 16, 16, 4, 2),
+            (32, 32, 16, 4, 4),
+            (32, 16, 16, 4, 4),
+            (32, 8, 8, 4, 2),
+            (64, 16, 8, 4, 4),
+            (64, 8, 8, 4, 4),
+            (64, 8, 8, 8, 2),
+            (128, 8, 8, 4, 4),
+            (128, 4, 4, 4, 4),
+            (128, 4, 4, 8, 1),
         )
-        if (not resident or work.name == "cora") and width <= max(d, 16) * 2
+        if width <= max(d, 16) * 2
     ]
     for tiling in [now, *(tilings[:2] if bench.smoke else tilings)]:
         shown = f"w{tiling.width} r{tiling.rows} e{tiling.edges} u{tiling.unroll} {tiling.warps} warps"
-        shown += (" resident" if tiling.resident else "") + (" (now)" if tiling == now else "")
+        shown += " (now)" if tiling == now else ""
         bench.measure(
             "sweep",
             f"{work.name}: A x {shown}",

@@ -68,14 +68,6 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = D) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def stochastic(graph: Graph, *lead: int, seed: int = 0, over: str = "rows") -> Tensor:
-    """A random stochastic edge field, by dense arithmetic."""
-    values = torch.rand(*lead, graph.num_edges, generator=torch.Generator().manual_seed(seed), dtype=D) + 0.05
-    dense = graph.dense(values)
-    dense = dense / dense.sum(-1 if over == "rows" else -2, keepdim=True)
-    return dense[..., graph.row.long(), graph.col.long()]
-
-
 @st.composite
 def graphs(draw: st.DrawFn, undirected: bool | None = None) -> Graph:
     """Graphs of 2 to 8 nodes: any edges, duplicates, isolated nodes, with or without weights and loops."""
@@ -121,7 +113,7 @@ def scatter_parameters(module: nn.Module, seed: int = 0, scale: float = 0.5) -> 
 def make_diffusivity(name: str, channels: int = 3, seed: int = 0, **how: Any) -> Diffusivity:
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # biases start at random
-        built = DIFFUSIVITIES[name](channels, heads=2, attention_dim=4, **how)
+        built = DIFFUSIVITIES[name](channels, heads=2, attention_dim=6, **how)
     return scatter_parameters(built, seed)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from conftest import D, graphs, make_graph, normal, seeds
@@ -75,7 +77,7 @@ def test_energy_decreases_along_diffusion(graph: Graph, seed: int) -> None:
     states = integrate(flow, x, 3.0, at=[0.1, 0.5, 1.0, 2.0]).states
     assert states is not None
     energy = [float(dirichlet_energy(graph, s)) for s in (x, *states)]
-    assert all(b <= a + 1e-12 for a, b in zip(energy, energy[1:], strict=False))
+    assert all(b <= a + 1e-12 for a, b in pairwise(energy))
     stepped = integrate(flow, x, 0.5, Euler(0.5)).state
     assert float(dirichlet_energy(graph, stepped)) <= energy[0] + 1e-12
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from graphdiffusion.data import check_data, open_data, read_folder, read_graph
+from graphdiffusion.data import check_data, largest_component, open_data, read_folder, read_graph
 from graphdiffusion.errors import DataError
 
 EDGES = "source,target\na,b\nb,c\nc,a\n"
@@ -366,14 +366,14 @@ def test_folder(tmp_path, write):
     (folder / "edges.csv").write_text("a,b\nc,d\nd,e\n")
     (folder / "labels.tsv").write_text("a\tx\ne\ty\n")
     assert read_folder(folder).num_nodes == 5
-    part = open_data(folder)
+    assert open_data(str(folder)).node_ids == ["a", "b", "c", "d", "e"]  # nobody is left out
+    part = largest_component(open_data(folder))
     assert part.node_ids == ["c", "d", "e"]
     assert part.y.tolist() == [-1, -1, 1]
     assert part.class_names == ["x", "y"]
     assert part.name == "mine"
     assert pairs(part) == {(0, 1), (1, 0), (1, 2), (2, 1)}
     assert torch.equal(dense(part.x), torch.eye(5)[2:])
-    assert open_data(str(folder), lcc=False).num_nodes == 5
     (folder / "edges.tsv").write_text("a\tb\n")
     with pytest.raises(DataError, match=r"holds edges.csv, edges.tsv; keep only the one"):
         read_folder(folder)
@@ -386,7 +386,7 @@ def test_folder(tmp_path, write):
 def test_component_keeps_weights_and_masks(write, tmp_path):
     (tmp_path / "edges.csv").write_text("a,b,1\nc,d,2\nd,e,3\n")
     (tmp_path / "labels.csv").write_text("a,x,train\nc,x,train\nd,y,val\ne,y,test\n")
-    data = open_data(tmp_path)
+    data = largest_component(open_data(tmp_path))
     assert data.edge_weight.tolist() == [2, 2, 3, 3]
     assert data.train_mask.tolist() == [True, False, False]
     assert data.test_mask.tolist() == [False, False, True]

@@ -26,7 +26,13 @@ from torch.autograd import gradcheck
 from torch.func import functional_call, stack_module_state
 
 from graphdiffusion import diffusivity as module
-from graphdiffusion.diffusivity import ConstantLaplacian, Diffusivity, Pearson, ScaledDotProduct, TimeVarying
+from graphdiffusion.diffusivity import (
+    ConstantLaplacian,
+    Diffusivity,
+    Pearson,
+    ScaledDotProduct,
+    TimeVarying,
+)
 from graphdiffusion.errors import ArgumentError
 from graphdiffusion.graph import Graph
 from graphdiffusion.timebasis import legendre
@@ -36,7 +42,7 @@ KINDS, OVER = ("softmax", "squareplus"), ("rows", "columns")
 
 def one_score(name: str, p: dict[str, Tensor], head: int, xi: Tensor, xj: Tensor) -> Tensor:
     """The score of one head on one edge, before the normaliser, as the paper writes it."""
-    part = slice(2 * head, 2 * head + 2)
+    part = slice(3 * head, 3 * head + 3)
 
     def project(which: str, x: Tensor) -> Tensor:
         bias = p.get(f"{which}.bias")
@@ -50,7 +56,7 @@ def one_score(name: str, p: dict[str, Tensor], head: int, xi: Tensor, xj: Tensor
         return s if s > 0 else 0.2 * s
     q, k = project("query", xi), project("key", xj)
     if name.startswith("dot"):
-        return (q * k).sum() / (2 if name == "dot/dim" else math.sqrt(2))
+        return (q * k).sum() / (3 if name == "dot/dim" else math.sqrt(3))
     if name == "kernel":
         amplitude, length = p["log_amplitude"][head].exp(), p["log_length"][head].exp()
         return (amplitude**2 * torch.exp(-((q - k) ** 2).sum() / (2 * length**2))).squeeze()
@@ -112,9 +118,7 @@ def test_constant_laplacian_is_the_random_walk() -> None:
     assert graph.weight is not None
     w = graph.dense(graph.weight)
     x = normal(graph.num_nodes, 1)
-    torch.testing.assert_close(
-        graph.dense(ConstantLaplacian()(graph, x)), w / w.sum(1, keepdim=True)
-    )
+    torch.testing.assert_close(graph.dense(ConstantLaplacian()(graph, x)), w / w.sum(1, keepdim=True))
     plain = ConstantLaplacian(reweight=False)(graph, x)
     degree = graph.rowptr.diff()[graph.row.long()]
     torch.testing.assert_close(plain, 1 / degree.to(D))
@@ -124,7 +128,7 @@ def test_constant_laplacian_is_the_random_walk() -> None:
 def test_starts_uniform(name: str) -> None:
     """With the constant initialisation training starts from nearly uniform diffusion."""
     graph = make_graph("random")
-    a = DIFFUSIVITIES[name](3, heads=2, attention_dim=4)
+    a = DIFFUSIVITIES[name](3, heads=2, attention_dim=6)
     weights = [p for n, p in a.named_parameters() if n.endswith("weight")]
     assert weights and all(bool((w == 1e-5).all()) for w in weights)
     values = a(graph, normal(graph.num_nodes, 3, dtype=torch.float32))
@@ -156,7 +160,9 @@ def test_population_equals_each_alone(name: str, varying: bool) -> None:
     graph = make_graph("random")
     members = [make_diffusivity(name, seed=s) for s in range(3)]
     if varying:
-        members = [scatter_parameters(TimeVarying(a, horizon=2.0), seed=9 + k) for k, a in enumerate(members)]
+        members = [
+            scatter_parameters(TimeVarying(a, horizon=2.0), seed=9 + k) for k, a in enumerate(members)
+        ]
     stacked, _ = stack_module_state(members)  # type: ignore[arg-type]
     template = deepcopy(members[0])
     x, t = normal(3, graph.num_nodes, 3), torch.tensor([0.2, 0.9, 1.7], dtype=D)
@@ -172,7 +178,7 @@ def test_time_varying(name: str) -> None:
     graph = make_graph("random")
     x, base = normal(graph.num_nodes, 3), make_diffusivity(name)
     a = TimeVarying(deepcopy(base), horizon=4.0, terms=3).to(D)
-    for t in (None, torch.tensor(0.0, dtype=D), torch.tensor(3.3, dtype=D)):  # constant in time at the start
+    for t in (None, torch.tensor(0.0, dtype=D), torch.tensor(3.3, dtype=D)):  # starts constant in time
         torch.testing.assert_close(a(graph, x, None, t), base(graph, x))
         torch.testing.assert_close(a.diffuse(graph, x, None, t), base.diffuse(graph, x))
     scatter_parameters(a)
@@ -202,7 +208,7 @@ def test_refusals() -> None:
         (lambda: ScaledDotProduct(3, heads=3, attention_dim=4), "attention_dim=4 and heads=3"),
         (lambda: module.Bahdanau(3, heads=0, attention_dim=4), "heads=0"),
         (lambda: ScaledDotProduct(3, scale="cube"), "'cube'"),
-        (lambda: Pearson(3, heads=4, attention_dim=4), "d_k=1"),
+        (lambda: Pearson(3, heads=2, attention_dim=4), "d_k=2"),
         (lambda: TimeVarying(ScaledDotProduct(3), horizon=0.0), "got 3 and 0.0"),
         (lambda: TimeVarying(ScaledDotProduct(3), horizon=1.0, terms=1), "got 1 and 1.0"),
     ):
@@ -211,5 +217,5 @@ def test_refusals() -> None:
 
 
 def test_reads_in_one_line() -> None:
-    assert "heads=2, d_k=2, softmax over rows" in repr(make_diffusivity("cosine"))
+    assert "heads=2, d_k=3, softmax over rows" in repr(make_diffusivity("cosine"))
     assert "reweighted" in repr(ConstantLaplacian())

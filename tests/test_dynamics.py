@@ -48,7 +48,7 @@ def test_coefficient_fixed_learnt_bounded() -> None:
     assert 0 < float(bounded().detach()) <= 1
     bounded.reset_parameters()
     torch.testing.assert_close(bounded().detach().squeeze(), torch.tensor(0.25))
-    assert list(Diffusion(ConstantLaplacian(), alpha=0.5).parameters())[0].requires_grad is False
+    assert not Diffusion(ConstantLaplacian(), alpha=0.5).alpha.raw.requires_grad
     assert "learn=True" in repr(learnt)
 
 
@@ -60,7 +60,9 @@ def test_coefficient_follows_time() -> None:
     torch.testing.assert_close(c(torch.tensor(t, dtype=D)).squeeze(), want)
     fresh = Coefficient(0.5, terms=3, horizon=2.0)
     assert float(fresh(torch.tensor(1.3)).detach()) == 0.5
-    members, _ = stack_module_state([scatter_parameters(Coefficient(0.5, terms=3, horizon=2.0), k) for k in (0, 1)])
+    members, _ = stack_module_state(
+        [scatter_parameters(Coefficient(0.5, terms=3, horizon=2.0), k) for k in (0, 1)]
+    )
     times = torch.tensor([t, 0.4], dtype=D)[:, None, None]
     together = functional_call(c, members, (times,))
     assert together.shape == (2, 1, 1)
@@ -69,7 +71,7 @@ def test_coefficient_follows_time() -> None:
 
 @pytest.mark.parametrize("detach", [True, False])
 def test_source_gradient(small: Graph, detach: bool) -> None:
-    equation = Diffusion(make_diffusivity("dot/sqrt"), linear=False, terms=[Source(0.3, detach=detach)]).to(D)
+    equation = Diffusion(make_diffusivity("dot/sqrt"), terms=[Source(0.3, detach=detach)]).to(D)
     x0 = normal(small.num_nodes, 3).requires_grad_()
     x = normal(small.num_nodes, 3, seed=1)
     out = equation.bind(small, x0)(torch.tensor(0.0), x).sum()
@@ -87,7 +89,9 @@ def test_terms_add_up(small: Graph) -> None:
 
     x = normal(small.num_nodes, 3)
     plain = make_equation(linear=True, source=False)
-    both = Diffusion(plain.diffusivity, linear=True, alpha=plain.alpha, terms=[Source(0.3), Decay(), Source(0.1)]).to(D)
+    both = Diffusion(
+        plain.diffusivity, linear=True, alpha=plain.alpha, terms=[Source(0.3), Decay(), Source(0.1)]
+    ).to(D)
     t = torch.tensor(0.0)
     difference = both.bind(small, x)(t, x) - plain.bind(small, x)(t, x)
     torch.testing.assert_close(difference, 0.4 * x - 2 * x)
@@ -113,7 +117,9 @@ def test_tensors_and_rebound(small: Graph, linear: bool) -> None:
     flow = equation.bind(small, x0)
     learnt = [p for p in equation.parameters() if p.requires_grad]
     assert len(flow.tensors) == len(learnt) + (2 if linear else 1)
-    assert any(v is x0 for v in flow.tensors) and (not linear or any(v is flow.values for v in flow.tensors))
+    assert any(v is x0 for v in flow.tensors) and (
+        not linear or any(v is flow.values for v in flow.tensors)
+    )
     t, x = torch.tensor(0.0, dtype=D), normal(small.num_nodes, 3, seed=1)
     torch.testing.assert_close(flow.rebound(flow.tensors)(t, x), flow(t, x))
     moved = [v.detach() + 0.1 for v in flow.tensors]

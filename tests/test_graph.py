@@ -79,7 +79,8 @@ def test_zero_weight_is_no_edge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("self_loops", "diagonal"), [(None, [2.0, 0.0]), (0.0, [0.0, 0.0]), (1.0, [1.0, 1.0]), (0.5, [0.5, 0.5])]
+    ("self_loops", "diagonal"),
+    [(None, [2.0, 0.0]), (0.0, [0.0, 0.0]), (1.0, [1.0, 1.0]), (0.5, [0.5, 0.5])],
 )
 def test_self_loops(self_loops: float | None, diagonal: list[float]) -> None:
     edges = torch.tensor([[0, 1, 0], [1, 0, 0]])

@@ -122,7 +122,7 @@ def test_state_that_turns_nan() -> None:
     def breaks(t: Tensor, x: Tensor) -> Tensor:
         return torch.where(t > 0.5, torch.nan, -x)
 
-    with pytest.raises(NonFiniteError, match="NaN or infinite at t = 0.5"):
+    with pytest.raises(NonFiniteError, match=r"NaN or infinite at t = 0\.5"):
         integrate(breaks, normal(4, 2), 1.0, DormandPrince())
     with pytest.raises(NonFiniteError, match="T = 1, holds NaN"):
         integrate(breaks, normal(4, 2), 1.0, RK4(0.1))
@@ -182,7 +182,10 @@ def test_structure_is_needed(flow: Flow, small: Graph) -> None:
     for call, says in (
         (lambda: integrate(bare, flow.x0, 1.0, Exponential()), "function"),
         (lambda: integrate(bare, flow.x0, 1.0, SemiImplicitEuler(0.5)), "function"),
-        (lambda: integrate(bare, flow.x0, 1.0, RK4(0.5), gradient="adjoint"), "what f depends on.*function"),
+        (
+            lambda: integrate(bare, flow.x0, 1.0, RK4(0.5), gradient="adjoint"),
+            "what f depends on.*function",
+        ),
     ):
         with pytest.raises(ArgumentError, match=says):
             call()

@@ -56,7 +56,11 @@ def test_attention_and_diffuse(graph: Graph, kind: str, over: str, activation: s
     n = graph.num_nodes
     q, k, x = normal(2, n, 3) / 2, normal(2, n, 3, seed=1), normal(n, 4, seed=2)
     scores = on_edges(graph, q @ k.mT)
-    act = {"identity": lambda s: s, "leaky_relu": lambda s: torch.where(s > 0, s, 0.2 * s), "exp": torch.exp}
+    act = {
+        "identity": lambda s: s,
+        "leaky_relu": lambda s: torch.where(s > 0, s, 0.2 * s),
+        "exp": torch.exp,
+    }
     want = dense_normalise(graph, act[activation](scores), None, kind, over).mean(0)
     how = {"activation": activation, "kind": kind, "over": over}
     torch.testing.assert_close(ops.attention(graph, q, k, **how), want)

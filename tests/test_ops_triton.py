@@ -132,25 +132,23 @@ else:
     @pytest.mark.parametrize("transpose", [False, True])
     @pytest.mark.parametrize("add", [False, True])
     @pytest.mark.parametrize(
-        ("members", "d", "dtype", "resident"),
+        ("members", "d", "dtype"),
         [
-            (1, 1, torch.float64, False),
-            (3, 5, torch.float64, True),
-            (1, 16, torch.float32, True),
-            (2, 80, torch.float32, False),
-            (2, 20, torch.bfloat16, False),
+            (1, 1, torch.float64),
+            (3, 5, torch.float64),
+            (1, 16, torch.float32),
+            (2, 80, torch.float32),
+            (2, 20, torch.bfloat16),
         ],
     )
-    def test_spmm(
-        members: int, d: int, dtype: torch.dtype, resident: bool, transpose: bool, add: bool
-    ) -> None:
+    def test_spmm(members: int, d: int, dtype: torch.dtype, transpose: bool, add: bool) -> None:
         graph = graph_with_hubs()
         n = graph.num_nodes
         edge_dtype = torch.float32 if dtype == torch.bfloat16 else dtype
         values = draw(members, graph.num_edges, dtype=edge_dtype)
         x = draw(members, n, 2 * d, dtype=dtype, seed=2)[..., :d]  # rows with gaps between them
         term = (draw(members, dtype=edge_dtype, seed=3), draw(members, n, d, dtype=dtype, seed=4))
-        tiling = SpmmTiling(width=16, rows=8, edges=2, unroll=2, resident=resident)
+        tiling = SpmmTiling(width=16, rows=8, edges=2, unroll=2)
         out = triton_backend.spmm(graph, values, x, transpose, term if add else None, tiling=tiling)
         exact = torch_backend.spmm(
             graph, values.double(), x.double(), transpose, tuple(t.double() for t in term) if add else None
@@ -159,6 +157,13 @@ else:
         close(out, exact)
         if not add:
             close(triton_backend.spmm(graph, values, x, transpose, minus=x), exact - x.double())
+
+    @pytest.mark.parametrize("count", [1, 3, 8, 11])
+    def test_combine_and_dots(count: int) -> None:
+        states = [draw(3, 9, 5, seed=k) for k in range(count)]
+        c = draw(count, 3, seed=20)
+        close(triton_backend.combine(c, states), torch_backend.combine(c, states))
+        close(triton_backend.dots(states[0], states[-1]), torch_backend.dots(states[0], states[-1]))
 
     @pytest.mark.parametrize(
         ("members", "d", "dtype"),

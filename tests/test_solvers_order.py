@@ -191,7 +191,9 @@ def growth(scheme: Any, size: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "scheme", [*TABLEAUX[:5], AdamsBashforth4, AdamsMoulton4], ids=lambda s: getattr(s, "name", None) or s.__name__
+    "scheme",
+    [*TABLEAUX[:5], AdamsBashforth4, AdamsMoulton4],
+    ids=lambda s: getattr(s, "name", None) or s.__name__,
 )
 def test_limit_is_the_edge_of_stability(scheme: Any) -> None:
     assert growth(scheme, scheme.limit) <= 1 + 1e-4

@@ -82,7 +82,9 @@ def test_theorem_1_unstable_above(scheme: type) -> None:
 @pytest.mark.parametrize(("step", "alpha"), [(1.0, 1.0), (2.5, 1.0), (0.5, 2.0)])
 def test_warning_names_step_and_bound(step: float, alpha: float) -> None:
     flow, x = two_nodes(alpha)
-    with pytest.warns(StabilityWarning, match=rf"τ = {step:g} .*α = {alpha:g} .*Theorem 1.*τα < 1") as caught:
+    with pytest.warns(
+        StabilityWarning, match=rf"τ = {step:g} .*α = {alpha:g} .*Theorem 1.*τα < 1"
+    ) as caught:
         integrate(flow, x, 2 * step, Euler(step))
     assert caught[0].filename == __file__  # points at the caller
     with warnings.catch_warnings():
@@ -143,7 +145,8 @@ def test_columns_keep_the_mass(graph: Graph, seed: int) -> None:
     """Left-stochastic attention: every scheme conserves the sum over nodes, linear or not."""
     x = normal(graph.num_nodes, 3, seed=seed)
     for linear in (True, False):
-        flow = make_equation(linear=linear, source=False, alpha=1.0, seed=seed, over="columns").bind(graph, x)
+        equation = make_equation(linear=linear, source=False, alpha=1.0, seed=seed, over="columns")
+        flow = equation.bind(graph, x)
         solvers = [Euler(0.5), RK4(0.5), SemiImplicitEuler(3.0), DormandPrince(), AdamsMoulton4(0.25)]
         for solver in [*solvers, Exponential()] if linear else solvers:
             total = integrate(flow, x, 3.0, solver).state.sum(0)

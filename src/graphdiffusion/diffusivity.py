@@ -146,7 +146,15 @@ class QueryKey(Diffusivity):
         self.key.reset_parameters()
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.query(x), self.key(x)
+        # one product for both: half the passes over x
+        weight = torch.cat([self.query.weight, self.key.weight], -2)
+        bias = torch.cat([p.bias if p.bias is not None else p.weight[..., 0] * 0 for p in self.sides], -1)
+        both = affine(x, weight, bias).unflatten(-1, (2, self.query.heads, self.dim)).movedim(-2, -4)
+        return both[..., 0, :], both[..., 1, :]
+
+    @property
+    def sides(self) -> tuple[Projection, Projection]:
+        return self.query, self.key
 
     def extra_repr(self) -> str:
         return f"heads={self.query.heads}, d_k={self.dim}, {super().extra_repr()}"
@@ -189,10 +197,10 @@ class Pearson(QueryKey):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.dim < 2:
+        if self.dim < 3:
             raise ArgumentError(
-                f"Pearson correlation needs at least 2 entries a head, got d_k={self.dim}: "
-                "raise attention_dim or lower heads."
+                f"Pearson correlation needs at least 3 entries a head, got d_k={self.dim} (of 2 entries it "
+                "is always 1 or −1): raise attention_dim or lower heads."
             )
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:

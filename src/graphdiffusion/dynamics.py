@@ -91,8 +91,12 @@ class Source(nn.Module):
         self.beta = beta if isinstance(beta, Coefficient) else Coefficient(beta)
         self.detach = detach
 
+    def origin(self, x0: Tensor) -> Tensor:
+        """The :math:`x_0` that is fed in."""
+        return x0.detach() if self.detach else x0
+
     def forward(self, t: Tensor | None, x: Tensor, x0: Tensor) -> Tensor:
-        return self.beta(t) * (x0.detach() if self.detach else x0)
+        return self.beta(t) * self.origin(x0)
 
 
 class Diffusion(nn.Module):
@@ -141,10 +145,15 @@ class Diffusion(nn.Module):
             change = self.diffusivity.diffuse(graph, x, mask, t)
         else:
             change = ops.propagate(graph, values, x) - x
-        change = self.alpha(t) * change
+        scales, changes = [self.alpha(t)], [change]
         for term in self.terms:
-            change = change + term(t, x, x0)
-        return change
+            if isinstance(term, Source):
+                scales.append(term.beta(t))
+                changes.append(term.origin(x0))
+            else:
+                scales.append(torch.ones_like(scales[0]))
+                changes.append(term(t, x, x0))
+        return ops.combine(scales, changes)
 
 
 @dataclass(frozen=True, eq=False)

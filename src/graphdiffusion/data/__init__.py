@@ -1,8 +1,8 @@
 """Data sets, splits, the embedded Cora, and a reader for a user's own graph."""
 
-from graphdiffusion.data.catalogue import DATASETS, DatasetInfo, dataset_info
+from graphdiffusion.data.catalogue import DATASETS, DatasetInfo, dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
-from graphdiffusion.data.datasets import load_data
+from graphdiffusion.data.datasets import find_raw, load_data
 from graphdiffusion.data.reader import open_data, read_folder, read_graph
 from graphdiffusion.data.splits import (
     Split,
@@ -11,15 +11,18 @@ from graphdiffusion.data.splits import (
     random_split,
     stack_splits,
 )
-from graphdiffusion.data.structure import largest_component
+from graphdiffusion.data.structure import MASKS, largest_component
 
 __all__ = [
     "DATASETS",
+    "MASKS",
     "DatasetInfo",
     "Split",
     "check_data",
     "dataset_info",
     "default_development",
+    "find_raw",
+    "is_dataset",
     "largest_component",
     "load_data",
     "open_data",

@@ -26,8 +26,8 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
         `x` (n, F) float32, sparse CSR if less than a tenth is nonzero, else dense;
         `edge_index` (2, E) int64, both directions, sorted, no self-loops, no duplicates;
         `y` (n,) int64; `train_mask`, `val_mask`, `test_mask` (n,) bool where a public split
-        exists; `name`. `cora-embedded` has `node_ids` and `class_names` in addition, and
-        `ogbn-arxiv-topology` has no `x`.
+        exists; `name`; `node_ids`, the numbers in the whole graph, where nodes were left out.
+        `cora-embedded` has ids of its own and `class_names`, and `ogbn-arxiv-topology` no `x`.
 
     Raises:
         DataError: unknown name, files neither found nor downloadable, unreadable files, or a
@@ -61,13 +61,20 @@ def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
         ) from error
 
 
+def find_raw(info: DatasetInfo, root: str | os.PathLike[str] | None = None) -> Path | None:
+    """The first folder that has all raw files of a data set, or None; nothing is downloaded."""
+    for folder in sources.data_folders(root):
+        if all((folder / info.raw / file).is_file() for file in info.files):
+            return folder / info.raw
+    return None
+
+
 def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
-    """The first folder that has all raw files, after a download into the cache if need be."""
-    candidates = [folder / info.raw for folder in sources.data_folders(root)]
-    for raw in candidates:
-        if all((raw / file).is_file() for file in info.files):
-            return raw
-    looked = " or ".join(str(raw) for raw in candidates)
+    """The folder with the raw files, after a download into the cache if need be."""
+    raw = find_raw(info, root)
+    if raw is not None:
+        return raw
+    looked = " or ".join(str(folder / info.raw) for folder in sources.data_folders(root))
     problem = f"{info.name}: did not find {', '.join(info.files)} in {looked}"
     advice = (
         f"Put the files there, or give the folder that holds {info.raw} as root or in the "

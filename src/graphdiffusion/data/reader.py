@@ -26,7 +26,7 @@ from graphdiffusion.data.inputs import (
     read_features,
     read_labels,
 )
-from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, largest_component, tidy_edges
+from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
 
 PathLike = str | os.PathLike[str]
@@ -116,7 +116,8 @@ def open_data(name_or_path: PathLike, root: PathLike | None = None, lcc: bool = 
     """A known data set by name (see `load_data`), or a user's folder or .npz (see `read_folder`).
 
     A name wins over a folder that is called the same; write `./cora` for the folder.
-    With `lcc`, only the largest connected component is kept, in either case.
+    With `lcc`, only the largest connected component of a known data set is kept; of a user's graph
+    no node is ever left out.
     """
     name = os.fspath(name_or_path)
     if is_dataset(name):
@@ -127,8 +128,7 @@ def open_data(name_or_path: PathLike, root: PathLike | None = None, lcc: bool = 
             dataset_info(name)
         except DataError as error:
             raise DataError(f"{error}; nor is there a folder or file of that name") from None
-    data = read_folder(path)
-    return largest_component(data) if lcc else data
+    return read_folder(path)
 
 
 def _part(folder: Path, stem: str, suffixes: Sequence[str]) -> Path | None:

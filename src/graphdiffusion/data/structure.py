@@ -85,7 +85,8 @@ def select_rows(x: Tensor, rows: NDArray[np.int64]) -> Tensor:
 def largest_component(data: Data) -> Data:
     """The largest (weakly) connected component, nodes in their old order; `data` itself if connected.
 
-    Edges, features, labels, masks and node ids are restricted; class names stay as they are.
+    Edges, features, labels, masks and node ids are restricted; class names stay as they are. Nodes
+    without ids get their old numbers as ids.
     """
     n = int(data.num_nodes or 0)
     source, target = data.edge_index.numpy()
@@ -108,6 +109,6 @@ def largest_component(data: Data) -> Data:
     for key in ("y", *MASKS):
         if data.get(key) is not None:
             result[key] = data[key][torch.from_numpy(rows)]
-    if "node_ids" in data:
-        result.node_ids = [data.node_ids[i] for i in rows.tolist()]
+    old = data.node_ids if "node_ids" in data else range(n)
+    result.node_ids = [str(old[i]) for i in rows.tolist()]
     return result

@@ -8,6 +8,7 @@ differentiable, twice and more, in float32 and float64. With the Triton kernels 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -17,7 +18,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
 from . import torch_backend
 from .backends import backend, use_backend
-from .functions import GroupSum, Normalise, Propagate, Score, Spread
+from .functions import Combine, GroupSum, Normalise, Propagate, Score, Spread
 from .fused import Attend, Diffuse
 from .torch_backend import activate
 
@@ -30,6 +31,7 @@ __all__ = [
     "Normaliser",
     "Over",
     "attention",
+    "combine",
     "diffuse",
     "group_sum",
     "normalise",
@@ -149,6 +151,19 @@ def diffuse(
         return out.reshape(*lead, *x.shape[-2:])
     values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
     return propagate(graph, values, x) - x
+
+
+def combine(coefficients: Sequence[Tensor], states: Sequence[Tensor]) -> Tensor:
+    r"""Linear combination :math:`\sum_k c_k x_k` in one pass.
+
+    Args:
+        coefficients: For each state a number for each member, ``(..., 1, 1)``.
+        states: Node fields ``(..., n, d)``.
+    """
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in states), *(c.shape[:-2] for c in coefficients))
+    c = torch.stack([v.to(states[0].dtype).expand(*lead, 1, 1).reshape(-1) for v in coefficients])
+    out = Combine.apply(c, *(_flat(x, lead, 2) for x in states))
+    return out.reshape(*lead, *states[0].shape[-2:])
 
 
 def group_sum(graph: Graph, values: Tensor, over: Over = "rows") -> Tensor:

@@ -103,3 +103,27 @@ class Normalise(Function):
                 ctx.graph, grad, values, scores, ctx.kind, ctx.over
             )
         return None, d_scores, None, None, None
+
+
+class Combine(Function):
+    """``Σ_k c_k x_k``, whose derivatives are multiples of the gradient and inner products with it."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, *states: Tensor) -> Tensor:
+        ctx.save_for_backward(c, *states)
+        return backend(c).combine(c, states)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        c, *states = ctx.saved_tensors
+        d_c = None
+        if ctx.needs_input_grad[0]:
+            dots = _differentiable_dots if torch.is_grad_enabled() else backend(grad).dots
+            d_c = torch.stack([dots(grad, state) for state in states])
+        wanted = ctx.needs_input_grad[1:]
+        return d_c, *(s[:, None, None] * grad if w else None for s, w in zip(c, wanted, strict=True))
+
+
+def _differentiable_dots(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum((1, 2))

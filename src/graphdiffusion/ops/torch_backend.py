@@ -8,6 +8,8 @@ dimension is a loop around them; each pass works on one member, which sits in ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -124,3 +126,17 @@ def activate(scores: Tensor, activation: str) -> Tensor:
     if activation == "leaky_relu":
         return torch.nn.functional.leaky_relu(scores, LEAKY_SLOPE)
     return scores.exp() if activation == "exp" else scores
+
+
+def combine(c: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """``Σ_k c_k x_k``: c ``(K, L)``, K states ``(L, n, d)`` → ``(L, n, d)``."""
+    shares = c[:, :, None, None]
+    out = shares[0] * states[0]
+    for share, state in zip(shares[1:], states[1:], strict=True):
+        out.addcmul_(share, state)
+    return out
+
+
+def dots(a: Tensor, b: Tensor) -> Tensor:
+    """Inner product of each member: ``(L, n, d)`` twice → ``(L,)``."""
+    return (a * b).sum((1, 2))

@@ -20,7 +20,6 @@ from .triton_launch import (
     member_stride,
     rows_in_place,
     statistic,
-    tile_width,
 )
 from .triton_plan import plan
 
@@ -34,25 +33,18 @@ class SpmmTiling:
     edges: int = 16  # edges of a long row taken together
     unroll: int = 4  # edges of a short row whose loads are in flight together
     warps: int = 4
-    resident: bool = False  # one program walks all rows of its tile, which stays in the first-level cache
 
 
-RESIDENT_BYTES = 200_000  # a tile of all rows up to this size fits in a multiprocessor's first-level cache
-RESIDENT_PROGRAMS = 256  # ... and pays if this many programs share the machine
+def spmm_tiling(d: int) -> SpmmTiling:
+    """Tiling for a width, the best of a sweep on an H200 (``benchmarks/kernels.py --only sweep``).
 
-
-def spmm_tiling(members: int, n: int, d: int, size: int) -> SpmmTiling:
-    """Tiling for L, n, d and the bytes of one number.
-
-    Many small members keep their tiles in cache. The number of members decides nothing else: a member
-    alone and a member of a population are added up in the same order.
+    The number of members decides nothing: a member alone and a member of a population are added up
+    in the same order.
     """
-    width = tile_width(d, 16)
-    if n * width * size <= RESIDENT_BYTES:
-        resident = members * triton.cdiv(d, width) >= RESIDENT_PROGRAMS
-        return SpmmTiling(width, rows=2048 // width, warps=16, resident=resident)
-    width = tile_width(d, 32)
-    return SpmmTiling(width, rows=max(1024 // width, 16))
+    if d % 128 == 0:
+        return SpmmTiling(128, rows=4, edges=4)
+    width = min(triton.next_power_of_2(d), 32)
+    return SpmmTiling(width, rows=1024 // width)
 
 
 @triton.jit
@@ -192,7 +184,6 @@ def _spmm_kernel(
     x_row,
     z_member,
     z_row,
-    groups,
     blocks,
     tiles,
     num_split,
@@ -211,9 +202,9 @@ def _spmm_kernel(
 ):
     # Programs of one tile of one member stand side by side: what they read together stays in cache.
     pid = tl.program_id(0)
-    group = pid % groups
-    tile = (pid // groups) % tiles
-    member = (pid // groups // tiles).to(tl.int64)
+    block = pid % blocks
+    tile = (pid // blocks) % tiles
+    member = (pid // blocks // tiles).to(tl.int64)
     values += member * values_member
     x += member * x_member
     out += member * out_member
@@ -222,61 +213,60 @@ def _spmm_kernel(
     scale = tl.load(coefficient + member).to(ACC) if ADD == "scaled" else tl.full([], -1.0, ACC)
     c = tile * WIDTH + tl.arange(0, WIDTH)
     long_blocks = (num_long + LONG_ROWS - 1) // LONG_ROWS
-    for block in range(group, blocks, groups):
-        if block < long_blocks:
-            _long_rows(
-                block,
-                out,
-                partial,
-                values,
-                x,
-                z,
-                node_of,
-                start_of,
-                length_of,
-                index,
-                edge,
-                c,
-                scale,
-                x_row,
-                z_row,
-                num_split,
-                num_long,
-                D,
-                WIDTH,
-                LONG_ROWS,
-                EDGES,
-                PERMUTED,
-                ADD,
-                WIDE,
-                ACC,
-            )
-        else:
-            _short_rows(
-                num_long + (block - long_blocks) * ROWS,
-                out,
-                values,
-                x,
-                z,
-                node_of,
-                start_of,
-                length_of,
-                index,
-                edge,
-                c,
-                scale,
-                x_row,
-                z_row,
-                num_items,
-                D,
-                WIDTH,
-                ROWS,
-                UNROLL,
-                PERMUTED,
-                ADD,
-                WIDE,
-                ACC,
-            )
+    if block < long_blocks:
+        _long_rows(
+            block,
+            out,
+            partial,
+            values,
+            x,
+            z,
+            node_of,
+            start_of,
+            length_of,
+            index,
+            edge,
+            c,
+            scale,
+            x_row,
+            z_row,
+            num_split,
+            num_long,
+            D,
+            WIDTH,
+            LONG_ROWS,
+            EDGES,
+            PERMUTED,
+            ADD,
+            WIDE,
+            ACC,
+        )
+    else:
+        _short_rows(
+            num_long + (block - long_blocks) * ROWS,
+            out,
+            values,
+            x,
+            z,
+            node_of,
+            start_of,
+            length_of,
+            index,
+            edge,
+            c,
+            scale,
+            x_row,
+            z_row,
+            num_items,
+            D,
+            WIDTH,
+            ROWS,
+            UNROLL,
+            PERMUTED,
+            ADD,
+            WIDE,
+            ACC,
+        )
 
 
 def spmm(
@@ -294,9 +284,9 @@ def spmm(
     values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``, in the
     type of x; for the transpose, rows and cols change places.
     """
-    members, n, d = x.shape
+    members, _, d = x.shape
     work = plan(graph, "columns" if transpose else "rows")
-    how = tiling or spmm_tiling(members, n, d, x.element_size())
+    how = tiling or spmm_tiling(d)
     x, values = rows_in_place(x), rows_in_place(values)
     coefficient, z = add if add is not None else (None, minus)
     mode = "scaled" if add is not None else "nothing" if minus is None else "minus"
@@ -306,10 +296,9 @@ def spmm(
     long_rows = max(how.rows // how.edges, 1)
     tiles = triton.cdiv(d, how.width)
     blocks = triton.cdiv(work.num_long, long_rows) + triton.cdiv(work.num_items - work.num_long, how.rows)
-    groups = 1 if how.resident else blocks
     launch(
         _spmm_kernel,
-        groups * tiles * members,
+        blocks * tiles * members,
         x,
         out,
         partial,
@@ -329,7 +318,6 @@ def spmm(
         x.stride(1),
         member_stride(z),
         z.stride(1),
-        groups,
         blocks,
         tiles,
         work.num_split,

@@ -57,9 +57,11 @@ class Adaptive(Solver):
         if torch.is_grad_enabled() and (thrifty or not one):
             with torch.no_grad():
                 _, sizes = march(counted, x, start, end, stats)
-            # the last step carries the gradient of the times
             span = end - start
-            sizes[-1] = sizes[-1] + (span - span.detach())
+            if span.requires_grad:  # each member's last step carries the gradient of its times
+                last = (torch.stack(sizes) != 0).sum(0).clamp_min(1) - 1
+                extra = span - span.detach()
+                sizes = [h + torch.where(last == k, extra, 0.0) for k, h in enumerate(sizes)]
             return self._replay(field, x, start, sizes, thrifty)
         return march(counted, x, start, end, stats)[0]
 
@@ -191,8 +193,8 @@ class Adaptive(Solver):
     def _give_up(self, t: float, h: float, new: Tensor) -> None:
         if not bool(torch.isfinite(new).all()):
             raise NonFiniteError(
-                f"the state became NaN or infinite at t = {t:g}. Check the inputs for extreme values, lower "
-                "the learning rate, or bound α."
+                f"the state became NaN or infinite at t = {t:g}. Check the inputs for extreme values, "
+                "lower the learning rate, or bound α."
             )
         raise StepSizeUnderflow(
             f"the step size fell to {h:.3g} at t = {t:g}. Randomness inside the right-hand side (dropout) "

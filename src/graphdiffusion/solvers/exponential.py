@@ -34,7 +34,7 @@ class Exponential:
     """Exact up to a chosen truncation error. λ + O(√λ) sparse products, no step size.
 
     Args:
-        tolerance: Weight of the series that may be cut off; by default 1e-8 in float32 and 1e-15 in
+        tolerance: Weight of the series that may be cut off; by default 1e-7 in float32 and 1e-15 in
             float64.
         terms: Number of products, if it is known: λ is then not read from the device.
     """
@@ -54,7 +54,7 @@ class Exponential:
                 "α and constant sources. Take DormandPrince or another scheme for this equation."
             )
         assert flow.values is not None
-        tolerance = self.tolerance or (1e-15 if x0.dtype == torch.float64 else 1e-8)
+        tolerance = self.tolerance or default_tolerance(x0.dtype)
         rate = flow.alpha().double() * times
         terms = self.terms if self.terms is not None else number_of_terms(rate, tolerance)
         powers, sources = coefficients(rate, times, terms, tolerance)
@@ -69,12 +69,13 @@ class Exponential:
             fed = term.beta() * sources
             if flow.x0 is not x0:
                 stats.evaluations += terms
-                origin = flow.x0.detach() if term.detach else flow.x0
-                more = _series(flow.graph, flow.values, origin, fed, fed, thrifty)
+                more = _series(flow.graph, flow.values, term.origin(flow.x0), fed, fed, thrifty)
                 elsewhere = more if elsewhere is None else elsewhere + more
                 continue
             total = total + fed
             through = through if term.detach else through + fed
+        if not any(isinstance(term, Source) and term.detach for term in flow.equation.terms):
+            through = total
         x = _series(flow.graph, flow.values, x0, total, through, thrifty)
         return x if elsewhere is None else x + elsewhere
 
@@ -82,12 +83,18 @@ class Exponential:
         return f"Exponential(tolerance={self.tolerance})"
 
 
+def default_tolerance(dtype: torch.dtype) -> float:
+    """Weight that the series may leave out: about the unit round-off."""
+    return 1e-15 if dtype == torch.float64 else 1e-7
+
+
 def number_of_terms(rate: Tensor, tolerance: float) -> int:
     """Smallest K for which a Poisson variable of mean λ exceeds K with probability below tolerance."""
-    largest = float(rate.detach().nan_to_num(0.0).max())  # a diverged member asks for no terms
-    if not (0 <= largest < 1e6) or bool((rate.detach() < 0).any()):
+    # a diverged member asks for no terms
+    smallest, largest = (float(v) for v in rate.detach().nan_to_num(0.0).aminmax())
+    if not 0 <= smallest <= largest < 1e6:
         raise ArgumentError(
-            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {float(rate.detach().min()):g})."
+            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {smallest:g})."
         )
     # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
     log = -math.log(tolerance)
@@ -123,8 +130,9 @@ def _series(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor,
     n, d = x.shape[-2:]
 
     def flat(weights: Tensor) -> Tensor:
-        wide = weights.to(x.dtype).squeeze(-2).expand(len(c), *lead, c.shape[-1])
-        return wide.reshape(len(c), -1, c.shape[-1])
+        m, *members, _, k = weights.shape  # members may be fewer than those of x: never align them with m
+        wide = weights.to(x.dtype).reshape(m, *[1] * (len(lead) - len(members)), *members, k)
+        return wide.expand(m, *lead, k).reshape(m, -1, k)
 
     out = _Series.apply(
         graph,
@@ -152,6 +160,13 @@ class _Series(Function):
     ) -> Tensor:
         kernels = backend(x)
         needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
+        ctx.graph, ctx.stride, ctx.through = graph, stride, through
+        if not needs_basis and len(c) == 1:  # Horner here too: no sum to carry along
+            ctx.save_for_backward(values, c)
+            out = c[0, :, -1, None, None] * x
+            for k in range(c.shape[-1] - 2, -1, -1):
+                out = kernels.spmm(graph, values, out, False, add=(c[0, :, k].contiguous(), x))
+            return out.unsqueeze(0)
         out = c[:, :, 0, None, None] * x
         y, kept = x, [x]
         for k in range(1, c.shape[-1]):
@@ -160,7 +175,6 @@ class _Series(Function):
                 kept.append(y)
             for share, total in zip(c[:, :, k, None, None], out, strict=True):
                 total.addcmul_(share, y)
-        ctx.graph, ctx.stride, ctx.through = graph, stride, through
         ctx.save_for_backward(values, c, *kept)
         return out
 
@@ -185,7 +199,8 @@ class _Series(Function):
                     kernels.sddmm(graph, g, powers[k - first], out=d_values)
                 g = _horner(kernels, graph, values, g, c[:, :, k], grad)
                 if d_c is not None:
-                    d_c[:, :, k] = torch.einsum("mlnd,lnd->ml", grad, powers[k - first])
+                    for row, part in zip(d_c, grad, strict=True):
+                        row[:, k] = kernels.dots(part, powers[k - first])
         if ctx.through is not None and ctx.needs_input_grad[2]:
             g = None
             for k in range(last, -1, -1):

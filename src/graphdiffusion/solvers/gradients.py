@@ -41,10 +41,11 @@ class Adjoint:
     def advance(
         self, forward: Solver, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, stats: Stats
     ) -> Tensor:
-        pieces = max(1, math.ceil(float((end - start).detach().max()) / self.segment))
+        pieces = max(1, math.ceil(float((end - start).detach().max()) / self.segment - 1e-9))
         for k in range(pieces):
-            left = start + (end - start) * (k / pieces)
-            right = start + (end - start) * ((k + 1) / pieces)
+            # the cuts of a member do not depend on how long the others go on
+            left = torch.minimum(start + k * self.segment, end)
+            right = end if k == pieces - 1 else torch.minimum(start + (k + 1) * self.segment, end)
             x = _Adjoint.apply(flow, forward, self.solver, stats, x, left, right, *flow.tensors)
         return x
 

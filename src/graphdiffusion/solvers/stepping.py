@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import ArgumentError, StabilityWarning
+from ..ops import combine
 from .solution import Counted, Field, Stats
 from .tableaux import Tableau
 
@@ -58,10 +59,10 @@ def weighted(
         for w, k in others:
             total.add_(k, alpha=h * w)
         return total
-    total = k * w
-    for w, k in others:
-        total.add_(k, alpha=w)
-    return total * h if x is None else torch.addcmul(x, total, h)
+    pairs = [(w * h, k), *((w * h, k) for w, k in others)]
+    if x is not None:
+        pairs.insert(0, (torch.ones_like(h), x))
+    return combine([c for c, _ in pairs], [k for _, k in pairs])
 
 
 class FixedStep(Solver):

@@ -1,9 +1,16 @@
 """Training: configuration, population, trainer, and what a run leaves behind."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .config import Config
-from .population import Population
-from .problem import Member, Problem, build_model, load_problem, pick_device, protocol
-from .trainer import Result, Trainer, Watcher, open_folder
+
+if TYPE_CHECKING:
+    from .folder import open_folder
+    from .population import Population
+    from .problem import Member, Problem, build_model, load_problem, pick_device, protocol
+    from .runs import Run, load_run
+    from .trainer import Result, Trainer, Watcher
 
 __all__ = [
     "Config",
@@ -11,11 +18,29 @@ __all__ = [
     "Population",
     "Problem",
     "Result",
+    "Run",
     "Trainer",
     "Watcher",
     "build_model",
     "load_problem",
+    "load_run",
     "open_folder",
     "pick_device",
     "protocol",
 ]
+
+# The configuration is wanted at once, by the command line; the rest brings torch and PyG along.
+_HOMES = {
+    "folder": ("open_folder",),
+    "population": ("Population",),
+    "problem": ("Member", "Problem", "build_model", "load_problem", "pick_device", "protocol"),
+    "runs": ("Run", "load_run"),
+    "trainer": ("Result", "Trainer", "Watcher"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f".{module}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

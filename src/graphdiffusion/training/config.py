@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -165,11 +166,20 @@ class Config:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The options in a TOML file, unchecked but for their syntax."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    return parse_toml(content, str(path))
+
+
+def parse_toml(content: str, origin: str) -> dict[str, Any]:
+    """Options from TOML text; ``origin`` names it in messages."""
+    try:
+        return tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{origin} is not valid TOML: {error}.") from None
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -211,6 +221,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML string
     return repr(value)

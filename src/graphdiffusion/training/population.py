@@ -19,6 +19,7 @@ from ..errors import ConfigError
 from ..nn import GRAND, Output
 from ..ops.noise import derive, random_bits
 from ..solvers import Adaptive
+from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
 from .problem import PER_MEMBER, Member, Problem, build_model, build_solver, member_splits
@@ -56,7 +57,6 @@ class Population:
         models = [
             build_model(c, problem.in_channels, problem.classes, m.init) for c, m in _pairs(each, members)
         ]
-        self.face = _Run(models[0]).to(device)
         self.parameters: dict[str, Tensor] = {}
         self.constants: dict[str, Tensor] = {}
         named = [dict(model.named_parameters()) | dict(model.named_buffers()) for model in models]
@@ -64,6 +64,7 @@ class Population:
             stacked = torch.stack([tensors[name].detach() for tensors in named]).to(device)
             home = self.parameters if first.requires_grad else self.constants
             home[f"model.{name}"] = stacked.requires_grad_(first.requires_grad)
+        self.face = _Run(models[0])  # the computation; its own parameters are never used
 
         def column(option: str) -> Tensor:
             return torch.tensor([getattr(c, option) for c in each], device=device)
@@ -86,6 +87,8 @@ class Population:
         self.best_fraction = torch.ones(size, dtype=torch.float64, device=device)
         self.best_val = torch.zeros(size, dtype=torch.float64, device=device)
         self.evaluations = 0
+        self.epochs_done = 0  # the same number as `epoch`, known without asking the device
+        self.captured: CapturedStep | None = None
         self._prepare()
 
     def __len__(self) -> int:
@@ -99,10 +102,12 @@ class Population:
         places = torch.arange(self.train_nodes.shape[1], device=order.device)
         self.train_weight = (places < counts[:, None]).float()
         self.targets = self.problem.y[self.train_nodes].clamp_min(0)
+        self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
         layer = self.face.model.diffusion
         if isinstance(layer.solver, Adaptive):
             rtol, atol = (self.tolerance[:, k, None, None] for k in (0, 1))
             layer.solver = build_solver(self.config, rtol, atol)
+        self.captured = None
 
     def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
         return functional_call(
@@ -111,6 +116,16 @@ class Population:
 
     def step(self) -> None:
         """One epoch of every member: train, validate, and keep what is best."""
+        if self.captured is None and can_capture(self):
+            self.captured = CapturedStep(self)
+        if self.captured is not None:
+            self.captured.replay()
+        else:
+            self.compute()
+        self.epochs_done += 1
+
+    def compute(self) -> None:
+        """The work of one step, on tensors that stay in place."""
         key = derive(self.seeds, self.epoch)
         self._train(key)
         self._validate(key)
@@ -165,7 +180,7 @@ class Population:
         if fractions is not None:
             score, at = score.max(0)
             accuracy = accuracy.gather(0, at[None])[0]
-            fraction = torch.tensor(fractions, dtype=torch.float64, device=score.device)[at]
+            fraction = self.sweep_times[at]
         self.score.copy_(accuracy)
         improved = score > self.best_score
         for name, value in state.items():
@@ -202,16 +217,21 @@ class Population:
         state = {name: value.clone() for name, value in self.best.items()}
         time = state["model.diffusion.time"]
         time.mul_(self.best_fraction.to(time.dtype))
+        return state, self.best_val.clone(), self.accuracies(state)[1]
+
+    @torch.no_grad()
+    def accuracies(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Validation and test accuracy of every member with the parameters and constants ``state``."""
         self.face.eval()
         labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
         logits = self.run(self.seeds, state, labels=labels).logits
-        return state, self.best_val.clone(), self._accuracy(logits, self.test)
+        return self._accuracy(logits, self.val), self._accuracy(logits, self.test)
 
     def finished(self) -> Tensor:
         """Members that have run out of patience, or whose loss is no longer finite: ``(P,)`` bool."""
         done = ~torch.isfinite(self.loss)
         if self.config.patience:
-            done |= self.epoch - 1 - self.best_epoch >= self.config.patience
+            done |= self.epochs_done - 1 - self.best_epoch >= self.config.patience
         return done
 
     def select(self, keep: Tensor) -> None:
@@ -244,7 +264,8 @@ class Population:
         for name, value in own.items():
             if not name.startswith("optimiser/"):
                 value.copy_(tensors[name])
-        self.optimiser.load({k: v.to(self.loss.device) for k, v in moments.items()})
+        self.optimiser.load(moments)
+        self.epochs_done = int(self.epoch)
 
 
 _CHANGING = ("epoch", "loss", "score", "best_score", "best_epoch", "best_fraction", "best_val")

@@ -11,10 +11,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..data import (
-    DATASETS,
+    MASKS,
+    DatasetInfo,
     Split,
     check_data,
+    dataset_info,
     default_development,
+    is_dataset,
     open_data,
     planetoid_split,
     random_split,
@@ -83,16 +86,35 @@ def load_problem(config: Config, data: Data | None = None) -> Problem:
     if data is None:
         data = open_data(config.data, root=config.root or None, lcc=config.lcc)
     data = check_data(data)
-    if data.y is None or int((data.y >= 0).sum()) == 0:
+    if int((data.y >= 0).sum()) == 0:
         raise DataError("the data has no labels: give some nodes a class to learn from.")
     edges = int(data.edge_index.shape[1])
-    rewired = data
-    if config.rewire != "none":
-        how: dict[str, Any] = {"top_k": config.rewire_k}
-        how |= {"alpha": config.rewire_alpha} if config.rewire == "ppr" else {"t": config.rewire_t}
-        rewired = Rewire(config.rewire, **how)(data)
-    graph = Graph.from_data(rewired, self_loops=config.self_loops)
+    graph = build_graph(config, data)
     return Problem(data, as_features(data.x), data.y, graph, int(data.y.max()) + 1, edges)
+
+
+def build_graph(config: Config, data: Data) -> Graph:
+    """The graph that a model of this configuration works on: rewired if so wished, with self-loops."""
+    if config.rewire != "none":
+        how: dict[str, Any] = {"method": config.rewire, "top_k": config.rewire_k}
+        how |= {"alpha": config.rewire_alpha} if config.rewire == "ppr" else {"t": config.rewire_t}
+        data = Rewire(**how)(data)
+    return Graph.from_data(data, self_loops=config.self_loops)
+
+
+def has_fixed_split(config: Config, data: Data) -> bool:
+    """Whether the masks that the data carries are the split to use unless another is asked for.
+
+    So it is for a user's own graph, and for data sets that the paper does not split at random.
+    """
+    info = _published(config, data)
+    return all(data.get(key) is not None for key in MASKS) and (info is None or info.development == 0)
+
+
+def _published(config: Config, data: Data) -> DatasetInfo | None:
+    """What is known of the data; nothing of a user's graph, even if its folder is called cora."""
+    info = dataset_info(config.data) if is_dataset(config.data) else None
+    return info if info is not None and data.get("name") == info.name else None
 
 
 def protocol(config: Config) -> list[Member]:
@@ -109,10 +131,16 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
     """Masks ``(P, n)`` of the members."""
     if config.split != "random":
         fixed = planetoid_split(data)
+        for part, mask in (("train", fixed.train), ("val", fixed.val), ("test", fixed.test)):
+            if not bool(mask.any()):
+                raise DataError(
+                    f"the split given with the data has no node in {part!r}: put some there, or take "
+                    "split random."
+                )
         return stack_splits([fixed] * len(members))
     development = config.development
     if development == 0:
-        info = DATASETS.get(str(data.get("name", "")))
+        info = _published(config, data)
         labelled = int((data.y >= 0).sum())
         development = info.development if info and info.development else default_development(labelled)
     found: dict[int, Split] = {}

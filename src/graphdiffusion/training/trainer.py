@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,13 +21,14 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from .config import Config
+from .folder import clear_leftovers
 from .memory import chunk_size
 from .population import Population
 from .problem import Member, Problem
 from .storage import append_line, read_lines, read_tensors, write_bytes, write_json, write_tensors
 from .summary import summarise
 
-CHECKPOINT_SECONDS = 20.0
+CHECKPOINT_SECONDS = 20.0  # between checkpoints; $GRAND_CHECKPOINT_SECONDS in its place
 
 log = logging.getLogger("graphdiffusion")
 
@@ -77,9 +79,11 @@ class Trainer:
     ) -> None:
         self.problem, self.config, self.members = problem, config, list(members)
         self.folder, self.watcher = folder, watcher
-        self.chunk = chunk or chunk_size(problem, config, len(self.members))
+        # what has been finished in chunks of one size must not be repeated because memory has changed
+        self.chunk = chunk or self._stored_size() or chunk_size(problem, config, len(self.members))
         self.started = time.monotonic()
         self.saved = self.started
+        self.pause = _checkpoint_seconds()
 
     def run(self) -> list[Result]:
         """Train everybody, going on from whatever the folder holds."""
@@ -102,10 +106,10 @@ class Trainer:
         done: dict[int, tuple[Result, dict[str, Tensor]]] = {}
         self._restore(number, population, done)
         every = 1 if population.loss.device.type == "cpu" else 10
-        while len(population) and (epoch := int(population.epoch)) < self.config.epochs:
+        while len(population) and (epoch := population.epochs_done) < self.config.epochs:
             population.step()
-            self._note_epoch(number, epoch, population)
-            if (epoch + 1) % every == 0:
+            if (epoch + 1) % every == 0:  # looking at the figures waits for the device
+                self._note_epoch(number, epoch, population)
                 self._release(population, population.finished(), done)
             self._checkpoint(number, population, done)
         if len(population):
@@ -121,7 +125,7 @@ class Trainer:
             return
         state, val, test = population.final()
         values = [v.tolist() for v in (val, test, population.best_epoch)]
-        epochs = int(population.epoch)
+        epochs = population.epochs_done
         for k in leaving.nonzero().flatten().tolist():
             member = population.members[k]
             own = {name.removeprefix("model."): value[k].cpu() for name, value in state.items()}
@@ -155,7 +159,8 @@ class Trainer:
     def _checkpoint(
         self, number: int, population: Population, done: dict[int, tuple[Result, dict[str, Tensor]]]
     ) -> None:
-        if self.folder is None or time.monotonic() - self.saved < CHECKPOINT_SECONDS:
+        # an empty population is about to be stored for good
+        if self.folder is None or not len(population) or time.monotonic() - self.saved < self.pause:
             return
         tensors = population.state()
         for key, (_, state) in done.items():
@@ -187,7 +192,7 @@ class Trainer:
                 left = [k for k, m in enumerate(population.members) if m.number in note["numbers"]]
                 population.select(torch.tensor(left, device=population.loss.device))
                 population.load(tensors)
-                epoch = int(population.epoch)
+                epoch = population.epochs_done
                 log.info("resumed chunk %d at epoch %d", number, epoch)
         self._trim_metrics(number, epoch)
 
@@ -214,10 +219,11 @@ class Trainer:
             states = [done[m.number][1] for m in members]
             stacked = {name: torch.stack([s[name] for s in states]) for name in states[0]}
             note = {"size": self.chunk, "results": [asdict(r) for r in results]}
-            write_tensors(self._chunk_path(number), stacked, note)
+            # the lines first: a chunk without its file is repeated, and its lines are forgotten
             for result in results:
                 line = {"kind": "member", "chunk": number, **asdict(result)}
                 append_line(self.folder / "metrics.jsonl", line)
+            write_tensors(self._chunk_path(number), stacked, note)
         self._tell(number, results)
         return results
 
@@ -233,6 +239,16 @@ class Trainer:
         results = [Result(**entry) for entry in note["results"]]
         self._tell(number, results)
         return results
+
+    def _stored_size(self) -> int | None:
+        """Members of a chunk in the attempt that the folder holds."""
+        if self.folder is None:
+            return None
+        chunks = sorted((self.folder / "chunks").glob("*.safetensors"))
+        for path in (*chunks, self.folder / "checkpoint.safetensors"):
+            if path.exists():
+                return int(read_tensors(path)[1]["size"])
+        return None
 
     def _tell(self, number: int, results: list[Result]) -> None:
         for r in results:
@@ -262,24 +278,12 @@ class Trainer:
         write_json(
             self.folder / "summary.json", summarise(self.problem, self.config, results, self.started)
         )
-        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
-        for number, _ in enumerate(self._chunks()):
-            self._chunk_path(number).unlink(missing_ok=True)
-        if (self.folder / "chunks").exists():
-            (self.folder / "chunks").rmdir()
+        clear_leftovers(self.folder)
 
 
-def open_folder(folder: Path, config: Config, resume: bool) -> None:
-    """Make a run folder, or check that an unfinished one belongs to this configuration."""
-    path = folder / "config.toml"
-    if path.exists():
-        if not resume:
-            raise ConfigError(
-                f"{folder} holds a run already: add --resume to go on with it, or name another folder."
-            )
-        if Config.from_toml(path) != config:
-            raise ConfigError(
-                f"{folder} was started with other options (see its config.toml): name another folder."
-            )
-    else:
-        write_bytes(path, config.to_toml().encode())
+def _checkpoint_seconds() -> float:
+    text = os.environ.get("GRAND_CHECKPOINT_SECONDS", "")
+    try:
+        return float(text) if text else CHECKPOINT_SECONDS
+    except ValueError:
+        raise ConfigError(f"GRAND_CHECKPOINT_SECONDS must be a number, got {text!r}.") from None

@@ -1,0 +1,111 @@
+"""Throughput of the population engine: trainings a second against the number of members.
+
+PYTHONPATH=src python benchmarks/population.py --data ROOT --members 1 10 100 --out population.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from graphdiffusion.training import Config, Population, load_problem, pick_device, protocol
+from graphdiffusion.training.summary import device_name
+
+# the authors' code on one H200, seconds for one training of about 100 epochs
+AUTHORS = {"linear": 16.0, "nonlinear": 100.0}
+
+
+def settings(variant: str, solver: str, step: float) -> Config:
+    """The published settings for Cora: T = 18.29, hidden 80, 8 heads, attention dimension 128."""
+    return Config(
+        data="cora-embedded", variant=variant, solver=solver, step_size=step, time=18.2948, hidden=80,
+        heads=8, attention_dim=128, optimiser="adamax", rate=0.022924849, decay=0.00507685, input_dropout=0.5,
+        dropout=0.046878964, normaliser="squareplus", over="columns",
+    )  # fmt: skip
+
+
+def measure(config: Config, members: int, epochs: int, device: torch.device) -> dict[str, float]:
+    problem = load_problem(config).to(device)
+    config = config.but(splits=members)
+
+    def sync() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    warm = Population(problem, config, protocol(config))
+    for _ in range(3):
+        warm.step()
+    del warm
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    population = Population(problem, config, protocol(config))
+    sync()
+    start = time.perf_counter()
+    for _ in range(epochs):
+        population.step()
+    _, val, test = population.final()
+    sync()
+    seconds = time.perf_counter() - start
+    return {
+        "members": members,
+        "epochs": epochs,
+        "seconds": seconds,
+        "trainings_per_second_100_epochs": members * epochs / 100 / seconds,
+        "peak_gb": torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan"),
+        "val": 100 * float(val.mean()),
+        "test": 100 * float(test.mean()),
+        "test_std": 100 * float(test.std()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--members", type=int, nargs="+", default=[1, 10, 100])
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument(
+        "--cases", nargs="+", default=["linear:auto:1", "nonlinear:rk4:2", "nonlinear:dopri5:1"]
+    )
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--profile", action="store_true", help="print where one step spends its time")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    device = pick_device(options.device)
+    found = []
+    for case in options.cases:
+        variant, solver, step = case.split(":")
+        config = settings(variant, solver, float(step))
+        for members in options.members:
+            row = measure(config, members, options.epochs, device)
+            ratio = AUTHORS[variant] * members * (options.epochs / 100) / row["seconds"]
+            print(
+                f"{case:22s} P={members:4d} {row['seconds']:8.3f} s  "
+                f"{row['trainings_per_second_100_epochs']:9.3f}/s  ×{ratio:8.1f} the authors' code  {row['peak_gb']:.1f} GB  test {row['test']:.1f}",
+                flush=True,
+            )
+            found.append({"case": case, "times_authors": ratio, **row})
+        if options.profile:
+            profile(config, max(options.members), device)
+    result = {"device": device_name(device), "torch": torch.__version__, "rows": found}
+    if options.out:
+        options.out.write_text(json.dumps(result, indent=2))
+
+
+def profile(config: Config, members: int, device: torch.device) -> None:
+    config = config.but(splits=members)
+    population = Population(load_problem(config).to(device), config, protocol(config))
+    for _ in range(3):
+        population.step()
+    with torch.profiler.profile() as recorded:
+        population.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+    by = "self_cuda_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    print(recorded.key_averages().table(sort_by=by, row_limit=25, max_name_column_width=60))
+
+
+if __name__ == "__main__":
+    main()

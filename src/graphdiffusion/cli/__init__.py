@@ -1,0 +1,58 @@
+"""The command line ``grand``: a thin face on the rooms of the library."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from ..errors import GraphDiffusionError
+from . import about, runs, train
+from .messages import one_sentence, say
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="grand",
+    help="Graph neural diffusion: train, evaluate and use GRAND on graphs.",
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+train.add_to(app)
+runs.add_to(app)
+about.add_to(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    0: done; 2: the input cannot be used, with one sentence on standard error; 130: interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
+    except GraphDiffusionError as error:
+        return _refuse(str(error))
+    except BrokenPipeError:  # whoever read our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{place}{error.strerror or error}.")
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted.")
+        return 130
+    except Exception as error:
+        # typer keeps the class of its usage errors to itself, but every one has this method
+        if not hasattr(error, "format_message"):
+            raise
+        return _refuse(one_sentence(error))
+    return code if isinstance(code, int) else 0
+
+
+def _refuse(message: str) -> int:
+    say(message)
+    return 2

@@ -1,0 +1,124 @@
+"""``grand data``, ``grand info`` and ``grand --version``: what there is."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+
+_ROOT = typer.Option(help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
+_PACKAGES = ("torch", "torch_geometric", "torchdiffeq", "numpy", "scipy", "scikit-learn", "safetensors")
+_EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "ogb": "ogb"}
+
+
+def add_to(app: typer.Typer) -> None:
+    app.callback()(_top)
+    app.command("info")(info)
+    data = typer.Typer(help="Data sets that are known by name.", no_args_is_help=True)
+    data.command("list")(list_data)
+    data.command("info")(data_info)
+    app.add_typer(data, name="data")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"grand {__version__}")
+        raise typer.Exit
+
+
+def _top(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Graph neural diffusion: train, evaluate and use GRAND on graphs."""
+
+
+def info() -> None:
+    """Show versions, device, threads, backends and extras."""
+    import torch
+
+    from .tables import print_facts
+
+    devices = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+    triton = "on CUDA" if devices else "installed, no CUDA device"
+    print_facts(
+        f"grand {__version__}",
+        [
+            ("python", f"{platform.python_version()} on {platform.platform()}"),
+            *((name, _version_of(name)) for name in _PACKAGES),
+            ("device", ", ".join(devices) or f"CPU, {platform.machine()}"),
+            ("threads", torch.get_num_threads()),
+            ("backend torch", "everywhere"),
+            ("backend triton", triton if find_spec("triton") else "not installed"),
+            *((f"extra {name}", _version_of(package)) for name, package in _EXTRAS.items()),
+        ],
+    )
+
+
+def list_data(root: Annotated[str, _ROOT] = "") -> None:
+    """List the data sets, with the sizes of their largest components."""
+    from ..data import DATASETS, find_raw
+    from .tables import print_table
+
+    rows = [
+        (d.name, d.nodes, d.edges, d.features, d.classes, "yes" if find_raw(d, root or None) else "no")
+        for d in DATASETS.values()
+    ]
+    print_table("", ("name", "nodes", "edges", "features", "classes", "here"), rows)
+
+
+def data_info(
+    name: Annotated[str, typer.Argument(help="Data set by name, or path of your own graph.")],
+    root: Annotated[str, _ROOT] = "",
+) -> None:
+    """Show statistics, splits, source and files of a data set, or of your own graph."""
+    from ..data import MASKS, dataset_info, find_raw, is_dataset, open_data
+    from .tables import print_facts
+
+    if not is_dataset(name):
+        data = open_data(name)
+        labelled = int((data.y >= 0).sum())
+        masks = [int(data[key].sum()) if data.get(key) is not None else 0 for key in MASKS]
+        split = "{} train, {} val, {} test".format(*masks) if any(masks) else "none given"
+        facts = [
+            ("nodes", f"{data.num_nodes:,}"),
+            ("edges", f"{data.edge_index.shape[1] // 2:,}"),
+            ("features", f"{data.x.shape[1]:,}"),
+            ("classes", ", ".join(data.class_names) or "none"),
+            ("labelled", f"{labelled:,}"),
+            ("split", split),
+        ]
+        print_facts(str(data.name), facts)
+        return
+    known = dataset_info(name)
+    place = find_raw(known, root or None)
+    files = "inside the package" if not known.files else place or "not here"
+    if place is None and known.urls:
+        files = f"not here; would be downloaded from {known.urls[0].rpartition('/')[0]}"
+    random = f"random: {known.development:,} development nodes, 20 of each class to train"
+    fixed = known.family in ("Planetoid", "OGB")
+    facts = [
+        ("nodes", f"{known.nodes:,} in the largest component of {known.all_nodes:,}"),
+        ("edges", f"{known.edges:,} of {known.all_edges:,}, undirected"),
+        ("features", f"{known.features:,}"),
+        ("classes", f"{known.classes}"),
+        ("splits", "; ".join([random] * bool(known.development) + ["fixed: --split planetoid"] * fixed)),
+        ("source", known.source),
+        ("aliases", ", ".join(known.aliases) or "none"),
+        ("files", str(files)),
+    ]
+    print_facts(known.name, facts)
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

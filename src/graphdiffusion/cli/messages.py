@@ -1,0 +1,25 @@
+"""What the command line says besides its results: on standard error, a line at a time."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import Any
+
+
+def say(message: str) -> None:
+    """One line on standard error."""
+    print("grand:", " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+def one_sentence(error: Any) -> str:
+    """A usage error as one sentence; an unknown option is answered with the nearest known one."""
+    message = str(error.format_message()).rstrip(".")
+    wrong = getattr(error, "option_name", None)
+    context = getattr(error, "ctx", None)
+    if not message.startswith("No such option") or wrong is None or context is None:
+        return f"{message}."
+    known = [name for p in context.command.params for name in (*p.opts, *p.secondary_opts)]
+    near = difflib.get_close_matches(wrong, [name for name in known if name.startswith("--")], 1, 0.5)
+    hint = f"did you mean {near[0]}?" if near else f"see {context.command_path} --help."
+    return f"no such option {wrong}: {hint}"

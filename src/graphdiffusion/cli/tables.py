@@ -1,0 +1,82 @@
+"""Results as tables on standard output."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..training.storage import read_json
+
+NAMES = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+def error_console() -> Console:
+    return Console(stderr=True)
+
+
+def print_facts(title: str, facts: Iterable[tuple[str, Any]]) -> None:
+    """A table of names and values."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, Text(str(value)))
+    console().print(table)
+
+
+def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table with headings; numbers stand to the right."""
+    table = Table(title=title, title_justify="left")
+    listed = [list(row) for row in rows]
+    for k, head in enumerate(heads):
+        numeric = all(str(row[k]).replace(".", "", 1).isdecimal() for row in listed)
+        table.add_column(head, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(Text(str(value)) for value in row))
+    console().print(table)
+
+
+def percent(score: dict[str, float | None]) -> str:
+    """``83.24 ± 1.10% (95% interval 82.14 to 84.34)`` from mean, deviation and half width."""
+    mean, std, half = score["mean"], score["std"], score["ci95"]
+    if mean is None:
+        return "not a number"
+    if half is None:
+        return f"{mean:.2f}%"
+    return f"{mean:.2f} ± {std:.2f}% (95% interval {mean - half:.2f} to {mean + half:.2f})"
+
+
+def print_summary(folder: Path) -> None:
+    """What ``summary.json`` says, and where the results are."""
+    found = read_json(folder / "summary.json")
+    members = found["results"]
+    splits = len({m["split"] for m in members})
+    count = f"{len(members)} (splits: {splits}, initialisations of each: {len(members) // splits})"
+    edges = f"{found['edges_given'] // 2:,}"
+    if found["edges_used"] != found["edges_given"]:
+        edges += f" given, {found['edges_used'] // 2:,} after rewiring"
+    print_facts(
+        f"{NAMES[found['variant']]} on {found['data']}",
+        [
+            ("test accuracy", percent(found["test"])),
+            ("validation accuracy", percent(found["val"])),
+            ("trainings", count),
+            ("nodes", f"{found['nodes']:,}"),
+            ("edges", edges),
+            ("parameters", f"{found['parameters']:,}"),
+            ("time", f"{found['seconds']:.1f} s"),
+            ("device", found["device"]),
+        ],
+    )
+    print(f"Results: {folder}")
+    print(f"Next:    grand predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)

@@ -1,0 +1,207 @@
+"""``grand train``."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import __version__
+from ..errors import ConfigError, GraphDiffusionError
+from ..training.config import Config, check_names, read_toml
+from .messages import say
+from .options import flag, given, with_config
+
+if TYPE_CHECKING:
+    from ..training import Problem
+
+_DATA = "Data set by name, or path of a folder or .npz file with your own graph."
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("train")(with_config(train))
+
+
+def train(
+    ctx: typer.Context,
+    data: Annotated[str, typer.Argument(help=_DATA)] = "cora-embedded",
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with options; those on the command line win.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="Preset by name; auto: the one for data and variant; none: plain defaults.")
+    ] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-VARIANT-TIME")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    **options: Any,
+) -> None:
+    """Train GRAND: every split with every initialisation, and say how well it does on the test nodes.
+
+    Everything is kept in a folder: config.toml, metrics.jsonl, model.safetensors, summary.json, log.txt.
+    A run that was stopped goes on with --resume --out FOLDER.
+    """
+    flags = given(ctx)
+    if resume:
+        if out is None:
+            raise ConfigError("--resume needs --out FOLDER, the folder of the run to go on with.")
+        settled, chosen = _resumed(out, flags, config, ctx), True
+    else:
+        settled, chosen = _settled(flags, config, preset)
+        out = out or _new_folder(settled)
+    try:
+        _train(settled, out, resume, quiet, chosen)
+    except KeyboardInterrupt:
+        begun = (out / "config.toml").exists()
+        say(f"interrupted; go on with: grand train --resume --out {out}" if begun else "interrupted.")
+        raise typer.Exit(130) from None
+
+
+def _settled(flags: dict[str, Any], file: Path | None, preset: str) -> tuple[Config, bool]:
+    """Options from defaults, preset, file and command line, each over those before; was split chosen?"""
+    from ..configs import find_preset, read_preset
+
+    values = read_toml(file) if file is not None else {}
+    check_names(values)
+    values = _absolute(values | flags)
+    data, variant = (str(values.get(key, getattr(Config, key))) for key in ("data", "variant"))
+    name = find_preset(data, variant, preset)
+    if name is not None:
+        say(f"using the preset {name}.")
+        values = read_preset(name) | values
+    return Config.from_dict(values), "split" in values
+
+
+def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.Context) -> Config:
+    """The options of the run in a folder, which those given now must not contradict."""
+    from ..training.folder import holds_run
+
+    if not holds_run(folder):
+        raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
+    stored = Config.from_toml(folder / "config.toml")
+    source = ctx.get_parameter_source("preset")
+    if source is not None and source.name == "COMMANDLINE":
+        raise ConfigError(f"a resumed run keeps the options in {folder}: leave out --preset.")
+    values = read_toml(file) if file is not None else {}
+    check_names(values)
+    values = _absolute(values | flags)
+    for name, value in stored.but(**values).to_dict().items():
+        if name in values and value != getattr(stored, name):
+            written = "DATA" if name == "data" else flag(name)
+            raise ConfigError(
+                f"the run in {folder} was started with {written} {getattr(stored, name)}, not {value}: "
+                "leave the option out, or start another run."
+            )
+    return stored
+
+
+def _absolute(values: dict[str, Any]) -> dict[str, Any]:
+    """Paths as they are from anywhere, so that a run finds its data again."""
+    from ..data import is_dataset
+
+    found = dict(values)
+    if isinstance(data := found.get("data"), str) and not is_dataset(data):
+        path = Path(data).expanduser()
+        if path.exists():  # otherwise it is a name with a typo, and no path
+            found["data"] = str(path.resolve())
+    if isinstance(root := found.get("root"), str) and root:
+        found["root"] = str(Path(root).expanduser().resolve())
+    return found
+
+
+def _new_folder(config: Config) -> Path:
+    data = Path(config.data).stem.lower()
+    return Path("runs", f"{data}-{config.variant}-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+def _train(config: Config, out: Path, resume: bool, quiet: bool, split_chosen: bool) -> None:
+    from torch import OutOfMemoryError
+
+    from ..training import Trainer, load_problem, open_folder, pick_device, protocol
+    from ..training.folder import clear_leftovers, is_finished, require_free
+    from ..training.problem import has_fixed_split
+    from .tables import error_console, print_summary
+
+    if resume and is_finished(out):
+        clear_leftovers(out)
+        say("this run is finished.")
+        print_summary(out)
+        return
+    if not resume:
+        require_free(out)
+    device = pick_device(config.device)
+    problem = load_problem(config)
+    if not split_chosen and has_fixed_split(config, problem.data):
+        config = config.but(split="given")
+    _rehearse(config, problem)
+    members = protocol(config)
+    problem = problem.to(device)
+
+    console = error_console()
+    watched: AbstractContextManager[Any] = nullcontext()
+    if console.is_terminal and not quiet:
+        from ..training.progress import Bar
+
+        watched = Bar(len(members), console)
+    open_folder(out, config, resume)
+    try:
+        with _log(out / "log.txt") as log, watched as watcher:
+            trainer = Trainer(problem, config, members, out, watcher)
+            log.info(
+                "grand %s on %s, %d members, %d at a time", __version__, device, len(members), trainer.chunk
+            )
+            trainer.run()
+    except OutOfMemoryError:
+        raise ConfigError(
+            f"{device} has too little memory: take a smaller hidden, or gradient checkpoint; the run "
+            f"as it is goes on with --resume --out {out}."
+        ) from None
+    except GraphDiffusionError:
+        if not resume:
+            _remove_if_useless(out)
+        raise
+    print_summary(out)
+
+
+def _rehearse(config: Config, problem: Problem) -> None:
+    """Meet, before anything is written, the errors that splits and model would raise later."""
+    from ..training import build_model, protocol
+    from ..training.problem import member_splits
+
+    build_model(config, problem.in_channels, problem.classes, 0)
+    for first in {member.split: member for member in protocol(config)}.values():
+        member_splits(config, problem.data, [first])
+
+
+def _remove_if_useless(folder: Path) -> None:
+    """A run that failed before it had anything to go on from leaves nothing behind."""
+    if not (folder / "checkpoint.safetensors").exists() and not (folder / "chunks").exists():
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _log(path: Path) -> Iterator[logging.Logger]:
+    """Keep what the library reports in a file."""
+    logger = logging.getLogger("graphdiffusion")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield logger
+    except GraphDiffusionError as error:
+        logger.error("%s", error)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        handler.close()

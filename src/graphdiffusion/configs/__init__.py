@@ -1,0 +1,62 @@
+"""Presets: the best settings known for a data set and a variant, one TOML file each.
+
+``cora-linear.toml`` is taken for ``grand train cora --variant linear``, and for the embedded Cora;
+``cora-linear-paper.toml`` if ``--preset paper`` asks for it. A preset holds options of model, solver and
+training; which data to take, how to split it and where to compute is not for a preset to say.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from ..data import dataset_info, is_dataset
+from ..errors import ConfigError
+from ..training.config import check_names, parse_toml
+
+FOLDER: Traversable = files(__name__)
+
+_NOT_HERE = (
+    "data", "root", "lcc", "split", "splits", "inits", "seed", "development", "per_class", "device",
+)  # fmt: skip
+
+
+def presets() -> list[str]:
+    """Names of all presets."""
+    return sorted(f.name.removesuffix(".toml") for f in FOLDER.iterdir() if f.name.endswith(".toml"))
+
+
+def find_preset(data: str, variant: str, name: str = "auto") -> str | None:
+    """The preset to use.
+
+    Args:
+        data: Name of a data set, or a path, which has no preset of its own.
+        variant: Of the model.
+        name: ``"auto"`` is the one for data and variant, if there is one; ``"none"`` none; another name
+            is that of a preset, or its ending, such as ``"paper"``.
+    """
+    if name == "none":
+        return None
+    known = presets()
+    own = f"{dataset_info(data).name.removesuffix('-embedded')}-{variant}" if is_dataset(data) else None
+    if name == "auto":
+        return own if own in known else None
+    for candidate in (name, f"{own}-{name}"):
+        if candidate in known:
+            return candidate
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(['auto', 'none', *known])}."
+    raise ConfigError(f"there is no preset {name!r} for {data} and the {variant} variant: {hint}")
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The options of a preset."""
+    content = FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    values = parse_toml(content, f"preset {name}")
+    check_names(values)
+    for key in _NOT_HERE:
+        if key in values:
+            raise ConfigError(f"preset {name} must not set {key}: give it on the command line.")
+    return values

@@ -1,0 +1,173 @@
+"""A finished run, read back from its folder: its models, their accuracies and their predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch_geometric.data import Data
+
+from ..data import check_data, open_data
+from ..errors import ArgumentError, DataError
+from ..nn import GRAND, as_features
+from .config import Config
+from .folder import holds_run, is_finished
+from .population import Population
+from .problem import (
+    Member,
+    Problem,
+    build_graph,
+    build_model,
+    load_problem,
+    member_splits,
+    pick_device,
+)
+from .storage import read_json, read_tensors
+from .trainer import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a finished training left behind.
+
+    Attributes:
+        folder: Where it lies.
+        config: The options that it was started with.
+        results: What each member reached.
+        states: Parameters and constants of all members, stacked.
+        in_channels: Features a node.
+        class_names: One for each class.
+        summary: The content of ``summary.json``.
+    """
+
+    folder: Path
+    config: Config
+    results: list[Result]
+    states: dict[str, Tensor]
+    in_channels: int
+    class_names: list[str]
+    summary: dict[str, Any]
+
+    @cached_property
+    def data(self) -> Data:
+        """The data that the run was trained on, read again."""
+        return open_data(self.config.data, root=self.config.root or None, lcc=self.config.lcc)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The data made ready, on the device."""
+        problem = load_problem(self.config, self.data).to(self._device)
+        if (problem.in_channels, problem.classes) != (self.in_channels, len(self.class_names)):
+            raise DataError(
+                f"{self.config.data} has changed since the run: it has {problem.in_channels} features "
+                f"and {problem.classes} classes, the models {self.in_channels} and {len(self.class_names)}."
+            )
+        return problem
+
+    @property
+    def best(self) -> int:
+        """The member with the highest validation accuracy, the first among equals."""
+        return max(self.results, key=lambda r: r.val).number
+
+    def model(self, member: int | None = None) -> GRAND:
+        """The model of a member (by default the best) in evaluation mode."""
+        result = self._result(member)
+        config = self.config.but(**result.options)
+        model = build_model(config, self.in_channels, len(self.class_names), result.init)
+        model.load_state_dict(self._state(result))
+        return model.to(self._device).eval()
+
+    def evaluate(self, member: int) -> tuple[float, float]:
+        """Validation and test accuracy of a member, computed anew, as the training computes them."""
+        result = self._result(member)
+        population = Population(self.problem, self.config, [_member(result)])
+        state = {f"model.{k}": v[None].to(self._device) for k, v in self._state(result).items()}
+        val, test = population.accuracies(state)
+        return val.item(), test.item()
+
+    @torch.no_grad()
+    def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:
+        """Probabilities ``(n, classes)`` for every node of a graph.
+
+        Args:
+            data: Any graph with as many features a node; labels are not looked at. By default the
+                graph of the run, where a model that was trained with label features sees those of its
+                training nodes; elsewhere it sees none.
+            member: By default the best.
+        """
+        result = self._result(member)
+        labels = self._labels(result) if data is None else None
+        bare = unlabelled(self.data if data is None else data)
+        if bare.x.shape[1] != self.in_channels:
+            raise DataError(
+                f"the models of {self.folder} take {self.in_channels} features a node, but "
+                f"{bare.get('name') or 'the graph'} has {bare.x.shape[1]}: predict on a graph with "
+                "the features of the training."
+            )
+        x, graph = as_features(bare.x).to(self._device), build_graph(self.config, bare).to(self._device)
+        return self.model(result.number)(x, graph, labels=labels).softmax(-1).cpu()
+
+    def _labels(self, result: Result) -> Tensor | None:
+        if self.config.label_rate == 0:
+            return None
+        train = member_splits(self.config, self.problem.data, [_member(result)]).train[0]
+        y = self.problem.y
+        return one_hot(y.clamp_min(0), len(self.class_names)).float() * train.to(y.device).unsqueeze(-1)
+
+    def _state(self, result: Result) -> dict[str, Tensor]:
+        place = self.results.index(result)
+        return {name: value[place] for name, value in self.states.items()}
+
+    def _result(self, member: int | None) -> Result:
+        number = self.best if member is None else member
+        for result in self.results:
+            if result.number == number:
+                return result
+        raise ArgumentError(
+            f"{self.folder} has the members 0 to {len(self.results) - 1}, and no member {number}."
+        )
+
+    @property
+    def _device(self) -> torch.device:
+        # a run from a machine with a GPU is as good here
+        wanted = self.config.device
+        return pick_device("auto" if wanted == "cuda" else wanted)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Read a finished run; nothing is unpickled."""
+    folder = Path(folder)
+    if not holds_run(folder):
+        raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
+    if not is_finished(folder):
+        raise DataError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
+    states, note = read_tensors(folder / "model.safetensors")
+    try:
+        results = [Result(**entry) for entry in note["members"]]
+        names = (note["class_names"] or [str(k) for k in range(note["classes"])])[: note["classes"]]
+        in_channels = int(note["in_channels"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder}/model.safetensors was not written by a training ({error}).") from None
+    config = Config.from_toml(folder / "config.toml")
+    summary = read_json(folder / "summary.json")
+    return Run(folder, config, results, states, in_channels, names, summary)
+
+
+def unlabelled(data: Data) -> Data:
+    """The graph alone, checked: features, edges, weights, ids and name, without labels and masks."""
+    if not isinstance(data, Data):
+        raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
+    kept = ("x", "edge_index", "edge_weight", "node_ids", "name")
+    bare = Data(**{key: data[key] for key in kept if data.get(key) is not None})
+    if isinstance(bare.get("x"), Tensor):
+        bare.y = torch.full((bare.x.shape[0],), -1)
+    return check_data(bare)
+
+
+def _member(result: Result) -> Member:
+    return Member(result.number, result.split, result.init, result.options)
