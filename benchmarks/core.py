@@ -82,9 +82,9 @@ def fewest(cost_and_error: Callable[[float], tuple[int, float]], level: float) -
         cost, error = cost_and_error(tolerance)
         if error <= level and (best is None or cost < best[0]):
             best = (cost, error)
-        if best is not None and error < level / 30:
+        if best is not None and error < level / 4:
             break
-        tolerance /= 1.5
+        tolerance /= 1.7
     assert best is not None, f"no tolerance reaches {level}"
     return best
 
@@ -173,7 +173,8 @@ def overhead(graph: Graph, width: int, learn: bool, end: float, repeats: int) ->
         return median(taken), calls, 1e6 * inside / calls
 
     with torch.set_grad_enabled(learn):
-        torch.testing.assert_close(ours(), theirs(), rtol=1e-3, atol=1e-3)
+        state, same = ours(), theirs()
+        assert float((state - same).norm()) < 1e-3 * float(same.norm())
         own, own_calls, rhs = outside(ours)
         other, other_calls, _ = outside(theirs)
     return {
@@ -232,7 +233,7 @@ def main() -> None:
             results["overhead"][f"{name}{' with gradient' if learn else ''}"] = found
             print(
                 f"   {name:8} {'with' if learn else 'no':4} gradient: {found['torchdiffeq_us']:8.0f} µs /"
-                f" {found['ours_us']:7.0f} µs = {found['ratio']:5.1f} (one evaluation: {found['rhs_us']:.0f} µs)"
+                f" {found['ours_us']:7.0f} µs = {found['ratio']:5.1f} (inside it: {found['rhs_us']:.0f} µs)"
             )
     if options.out is not None:
         options.out.write_text(json.dumps(results, indent=1) + "\n")

@@ -135,7 +135,7 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predict_proba(data).argmax(-1)
 
     def score(self, data: Data, mask: Tensor | None = None) -> float:
-        """Share of right answers among the nodes of ``mask``; by default ``test_mask``, else all labelled."""
+        """Share of right answers among the nodes of ``mask``; by default ``test_mask``, else all."""
         if mask is None:
             mask = data.get("test_mask")
         labelled = check_data(data).y >= 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 import typer
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done; 2: the input cannot be used, with one sentence on standard error; 130: interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
     try:
         code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:

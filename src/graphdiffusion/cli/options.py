@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from ..errors import ConfigError
 from ..training.config import Config
+
+_METAVAR = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
 
 def with_config(command: Callable[..., None]) -> Callable[..., None]:
@@ -19,18 +22,7 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = inspect.signature(command, eval_str=True)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    hints = get_type_hints(Config)
-    for field in fields(Config):
-        if field.name != "data":
-            annotation = _annotation(field.name, hints[field.name], field.default, field.metadata)
-            parameters.append(
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=field.default,
-                    annotation=annotation,
-                )
-            )
+    parameters += [_parameter(field) for field in fields(Config) if field.name != "data"]
     command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
@@ -38,10 +30,10 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
 
 def given(context: typer.Context) -> dict[str, Any]:
     """The options of the configuration that stand on the command line, with their values."""
-    names = [field.name for field in fields(Config)]
+    hints = get_type_hints(Config)
     return {
-        name: context.params[name]
-        for name in names
+        name: _value(name, context.params[name], hint)
+        for name, hint in hints.items()
         if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
     }
 
@@ -51,18 +43,35 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _annotation(name: str, hint: Any, default: Any, metadata: Any) -> Any:
-    kind, text, choices = hint, metadata["help"], None
+def _parameter(field: Field[Any]) -> inspect.Parameter:
+    """An option as Typer wants it.
+
+    Numbers and choices are texts to Typer: the configuration knows what they may be, and says it better.
+    """
+    hint = get_type_hints(Config)[field.name]
+    name, text = flag(field.name), field.metadata["help"]
     if get_origin(hint) is Literal:
-        # choices are checked by the configuration, which suggests the nearest
-        kind, choices = str, get_args(hint)
-        text = f"{text} One of: {', '.join(choices)}."
-    written = f"{flag(name)}/--no-{name.replace('_', '-')}" if hint is bool else flag(name)
+        text = f"{text} One of: {', '.join(get_args(hint))}."
     option = typer.Option(
-        written,
+        f"{name}/--no-{name[2:]}" if hint is bool else name,
         help=text,
-        rich_help_panel=metadata["group"].capitalize(),
-        metavar="NAME" if choices else None,
-        show_default="empty" if default == "" else True,
+        rich_help_panel=field.metadata["group"].capitalize(),
+        metavar=None if hint is bool else _METAVAR.get(hint, "NAME"),
+        show_default="empty" if field.default == "" else True,
     )
-    return Annotated[kind, option]
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=field.default if hint is bool else str(field.default),
+        annotation=Annotated[bool if hint is bool else str, option],
+    )
+
+
+def _value(name: str, text: Any, hint: Any) -> Any:
+    if hint not in (int, float):
+        return text
+    try:
+        return hint(text)
+    except ValueError:
+        kind = "a whole number" if hint is int else "a number"
+        raise ConfigError(f"{flag(name)} must be {kind}, got {text!r}.") from None

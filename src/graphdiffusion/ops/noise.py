@@ -6,13 +6,14 @@ every device, and a training that is interrupted needs no random state to go on.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-_FIRST = 0x7FEB352D
-_SECOND = 0x846CA68B - 2**32  # the same 32 bits, as a signed number
+from .backends import backend
+from .torch_backend import random_bits, shift
+
+__all__ = ["derive", "dropout_scale", "random_bits"]
+
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
-_RESOLUTION = 24  # bits of a draw
 
 
 def derive(key: Tensor, salt: int | Tensor) -> Tensor:
@@ -21,20 +22,9 @@ def derive(key: Tensor, salt: int | Tensor) -> Tensor:
     if isinstance(step, int):  # wrap to 64 bits, as tensors do
         step = (step + 2**63) % 2**64 - 2**63
     z = key + step
-    z = (z ^ _shift(z, 30, 64)) * (0xBF58476D1CE4E5B9 - 2**64)
-    z = (z ^ _shift(z, 27, 64)) * (0x94D049BB133111EB - 2**64)
-    return z ^ _shift(z, 31, 64)
-
-
-def random_bits(key: Tensor, count: int) -> Tensor:
-    """``count`` draws of 24 random bits for each key: ``(...)`` int64 → ``(..., count)`` int32.
-
-    Two rounds of the 32-bit mixer "lowbias32" (C. Wellons, hash-prospector, public domain) around the
-    two halves of the key.
-    """
-    low, high = key.to(torch.int32).unsqueeze(-1), (key >> 32).to(torch.int32).unsqueeze(-1)
-    place = torch.arange(count, dtype=torch.int32, device=key.device)
-    return _shift(_mix(_mix(place ^ low) + high), 32 - _RESOLUTION, 32)
+    z = (z ^ shift(z, 30, 64)) * (0xBF58476D1CE4E5B9 - 2**64)
+    z = (z ^ shift(z, 27, 64)) * (0x94D049BB133111EB - 2**64)
+    return z ^ shift(z, 31, 64)
 
 
 def dropout_scale(key: Tensor, shape: tuple[int, ...], rate: Tensor) -> Tensor:
@@ -50,18 +40,6 @@ def dropout_scale(key: Tensor, shape: tuple[int, ...], rate: Tensor) -> Tensor:
     count = 1
     for size in shape:
         count *= size
-    rate = rate.expand(key.shape).unsqueeze(-1)
-    threshold = (rate.double() * 2**_RESOLUTION).to(torch.int32)
-    kept = random_bits(key, count) >= threshold
-    return (kept * (1 / (1 - rate))).reshape(*key.shape, *shape)
-
-
-def _mix(x: Tensor) -> Tensor:
-    x = (x ^ _shift(x, 16, 32)) * _FIRST
-    x = (x ^ _shift(x, 15, 32)) * _SECOND
-    return x ^ _shift(x, 16, 32)
-
-
-def _shift(x: Tensor, by: int, width: int) -> Tensor:
-    """Shift right, filling with zeros (torch's shift copies the sign)."""
-    return (x >> by) & ((1 << (width - by)) - 1)
+    flat = key.reshape(-1)
+    kernels = backend(rate)
+    return kernels.dropout(flat, rate.expand(key.shape).reshape(-1), count).reshape(*key.shape, *shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .triton_attention import attend
 from .triton_attention_backward import attend_backward
-from .triton_dense import combine, dots
+from .triton_dense import combine, dots, dropout
 from .triton_edges import group_max, group_sum, normalise, normalise_backward, spread
 from .triton_sddmm import sddmm
 from .triton_spmm import spmm
@@ -20,6 +20,7 @@ __all__ = [
     "attend_backward",
     "combine",
     "dots",
+    "dropout",
     "group_max",
     "group_sum",
     "normalise",

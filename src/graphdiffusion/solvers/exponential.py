@@ -34,7 +34,7 @@ class Exponential:
     """Exact up to a chosen truncation error. λ + O(√λ) sparse products, no step size.
 
     Args:
-        tolerance: Weight of the series that may be cut off; by default 1e-7 in float32 and 1e-15 in
+        tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in
             float64.
         terms: Number of products, if it is known: λ is then not read from the device.
     """
@@ -84,8 +84,8 @@ class Exponential:
 
 
 def default_tolerance(dtype: torch.dtype) -> float:
-    """Weight that the series may leave out: about the unit round-off."""
-    return 1e-15 if dtype == torch.float64 else 1e-7
+    """Weight that the series may leave out: about what rounding adds up to in as many products."""
+    return 1e-15 if dtype == torch.float64 else 1e-6
 
 
 def number_of_terms(rate: Tensor, tolerance: float) -> int:
@@ -167,14 +167,20 @@ class _Series(Function):
             for k in range(c.shape[-1] - 2, -1, -1):
                 out = kernels.spmm(graph, values, out, False, add=(c[0, :, k].contiguous(), x))
             return out.unsqueeze(0)
-        out = c[:, :, 0, None, None] * x
-        y, kept = x, [x]
-        for k in range(1, c.shape[-1]):
-            y = kernels.spmm(graph, values, y, False)
-            if needs_basis and k % stride == 0:
-                kept.append(y)
-            for share, total in zip(c[:, :, k, None, None], out, strict=True):
-                total.addcmul_(share, y)
+        if needs_basis and stride == 1:
+            kept = [x]
+            for _ in range(1, c.shape[-1]):
+                kept.append(kernels.spmm(graph, values, kept[-1], False))
+            out = torch.stack([kernels.combine(shares.t(), kept) for shares in c])
+        else:
+            out = c[:, :, 0, None, None] * x
+            y, kept = x, [x]
+            for k in range(1, c.shape[-1]):
+                y = kernels.spmm(graph, values, y, False)
+                if needs_basis and k % stride == 0:
+                    kept.append(y)
+                for share, total in zip(c[:, :, k, None, None], out, strict=True):
+                    total.addcmul_(share, y)
         ctx.save_for_backward(values, c, *kept)
         return out
 

@@ -1,0 +1,110 @@
+"""A run read back: accuracies equal to those of its summary, predictions, label features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from test_cli_basics import write_graph
+
+from graphdiffusion.data import open_data
+from graphdiffusion.errors import ArgumentError, DataError
+from graphdiffusion.training import Config, Member, Trainer, load_problem, load_run, open_folder, protocol
+
+SMALL = {"hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, "per_class": 4, "splits": 3}
+
+
+def trained(folder: Path, members: list[Member] | None = None, **options) -> Path:
+    graph = write_graph(folder / "toy")
+    config = Config(data=str(graph), device="cpu", **{**SMALL, **options})
+    open_folder(folder / "run", config, resume=False)
+    Trainer(load_problem(config), config, members or protocol(config), folder / "run").run()
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"label_rate": 0.5, "batch_norm": True},
+        {"variant": "nonlinear", "solver": "rk4"},
+        {"mlp": True, "augment": 2, "inits": 2, "splits": 2},
+    ],
+)
+def test_evaluate_gives_what_the_training_gave(tmp_path, options):
+    run = load_run(trained(tmp_path, **options))
+    assert len(run.results) == len(run.summary["results"])
+    for result in run.results:
+        assert run.evaluate(result.number) == (result.val, result.test)
+
+
+def test_evaluate_after_a_sweep(tmp_path):
+    run = load_run(trained(tmp_path, sweep=2.0, sweep_points=4, learn_time=True))
+    assert any(result.time != 2.0 for result in run.results)
+    for result in run.results:
+        assert run.evaluate(result.number) == pytest.approx((result.val, result.test))
+
+
+def test_members_with_their_own_options(tmp_path):
+    members = [Member(0, 0, 0, {"time": 1.0}), Member(1, 0, 0, {"time": 3.0, "dropout": 0.4})]
+    run = load_run(trained(tmp_path, members))
+    assert [float(run.model(k).diffusion.time) for k in (0, 1)] == [1.0, 3.0]
+    assert run.evaluate(1) == (run.results[1].val, run.results[1].test)
+
+
+def test_predict(tmp_path):
+    run = load_run(trained(tmp_path))
+    assert run.class_names == ["apple", "pear", "plum"]
+    assert run.best == max(run.results, key=lambda r: (r.val, -r.number)).number
+    own = run.predict()
+    assert own.shape == (60, 3) and torch.allclose(own.sum(1), torch.ones(60))
+    assert torch.equal(own, run.predict(open_data(tmp_path / "toy"), run.best))
+    assert not torch.equal(own, run.predict(member=(run.best + 1) % 3))
+    unseen = open_data(write_graph(tmp_path / "unseen", 30, labels=False))
+    assert run.predict(unseen).shape == (30, 3)
+    with pytest.raises(ArgumentError, match="members 0 to 2, and no member 7"):
+        run.predict(member=7)
+    with pytest.raises(DataError, match="take 5 features a node, but wide has 6"):
+        run.predict(open_data(write_graph(tmp_path / "wide", 30, features=6)))
+    with pytest.raises(DataError, match=r"expected a torch_geometric.data.Data, got str"):
+        run.predict("toy")
+
+
+def test_label_features(tmp_path):
+    run = load_run(trained(tmp_path, label_rate=0.5))
+    assert run.model().label_encoder is not None
+    # on its own graph the model sees the labels of its training nodes, elsewhere none
+    assert not torch.equal(run.predict(), run.predict(open_data(tmp_path / "toy")))
+
+
+def test_changed_data(tmp_path):
+    folder = trained(tmp_path)
+    labels = (tmp_path / "toy" / "labels.csv").read_text()
+    (tmp_path / "toy" / "labels.csv").write_text(labels.replace("apple", "pear"))
+    run = load_run(folder)
+    with pytest.raises(DataError, match="has changed since the run"):
+        run.evaluate(0)
+    assert run.predict().shape == (60, 3)
+
+
+def test_no_run(tmp_path):
+    with pytest.raises(DataError, match="holds no run"):
+        load_run(tmp_path)
+    folder = trained(tmp_path)
+    (folder / "summary.json").unlink()
+    with pytest.raises(DataError, match="is unfinished: go on with grand train --resume"):
+        load_run(folder)
+
+
+def test_a_stored_chunk_size_is_kept(tmp_path):
+    """What was finished in chunks of one size is not repeated when another size would fit."""
+    graph = write_graph(tmp_path / "toy")
+    config = Config(data=str(graph), device="cpu", **SMALL)
+    problem, members, folder = load_problem(config), protocol(config), tmp_path / "run"
+    open_folder(folder, config, resume=False)
+    first = Trainer(problem, config, members, folder, chunk=2)
+    first._train(0, members[:2])
+    again = Trainer(problem, config, members, folder)
+    assert again.chunk == 2
+    assert [r.number for r in again.run()] == [0, 1, 2]
