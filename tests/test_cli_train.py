@@ -185,7 +185,7 @@ def test_progress_on_a_terminal(toy, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr("graphdiffusion.cli.tables.error_console", terminal)
     assert main(["train", "toy", *SMALL, "--out", "loud"]) == 0
     shown = capsys.readouterr().err
-    for word in ("trained", "epoch", "loss", "validation", "evaluations"):
+    for word in ("trained", "epoch", "loss", "val", "evaluations"):
         assert word in shown
     assert main(["train", "toy", *SMALL, "--out", "quiet", "--quiet"]) == 0
     assert capsys.readouterr().err == ""

@@ -53,7 +53,8 @@ def percent(score: dict[str, float | None]) -> str:
         return "not a number"
     if half is None:
         return f"{mean:.2f}%"
-    return f"{mean:.2f} ± {std:.2f}% (95% interval {mean - half:.2f} to {mean + half:.2f})"
+    low, high = max(mean - half, 0), min(mean + half, 100)
+    return f"{mean:.2f} ± {std:.2f}% (95% interval {low:.2f} to {high:.2f})"
 
 
 def print_summary(folder: Path) -> None:

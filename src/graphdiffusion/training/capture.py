@@ -65,21 +65,27 @@ class CapturedStep:
         population = self.population
         self.room = room
         layer = population.face.model.diffusion
-        layer.solver = copy.copy(layer.solver)
-        if isinstance(layer.solver, Exponential):
-            layer.solver.terms = self.room
+        plain, fixed = layer.solver, copy.copy(layer.solver)
+        if isinstance(fixed, Exponential):
+            fixed.terms = room
         else:
-            assert isinstance(layer.solver, FixedStep)
-            layer.solver.max_steps = self.room
+            assert isinstance(fixed, FixedStep)
+            fixed.max_steps = room
         before = {name: value.clone() for name, value in population.state().items()}
         done = population.epochs_done
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # kernels are compiled and work lists made outside the capture
-            population.compute()
-            population.load(before)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            population.compute()
+        layer.solver = fixed
+        try:
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # kernels are compiled and work lists made before the capture
+                population.compute()
+                population.load(before)
+            torch.cuda.current_stream().wait_stream(stream)
+            self.graph = None  # its memory can be used again
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                population.compute()
+            self.graph = graph
+        finally:
+            layer.solver = plain  # what is computed outside the graph finds its own number of terms
         population.epochs_done = done

@@ -28,7 +28,10 @@ class Config:
     root: str = _option("", "Folder with raw data files; empty: $GRAND_DATA or the cache.", "data")
     lcc: bool = _option(True, "Keep only the largest connected component of a named data set.", "data")
     split: Literal["random", "planetoid", "given"] = _option(
-        "random", "Random splits, Planetoid's fixed one, or the masks given with the data.", "data"
+        "random",
+        "Random splits, Planetoid's fixed one, or the masks given with the data, "
+        "which an own graph that has them takes by default.",
+        "data",
     )
     splits: int = _option(5, "Number of random splits.", "data", 1)
     inits: int = _option(1, "Initialisations for each split.", "data", 1)

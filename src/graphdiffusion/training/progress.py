@@ -46,9 +46,8 @@ class Bar:
 
     def epoch(self, done: int, total: int, population: Population) -> None:
         text = (
-            f"{self.done} of {self.members} trained; epoch {int(population.epoch)}, "
-            f"loss {float(population.loss.mean()):.3f}, "
-            f"validation {100 * float(population.score.mean()):.1f}%, "
+            f"{self.done}/{self.members} trained · epoch {int(population.epoch)} · "
+            f"loss {float(population.loss.mean()):.3f} · val {100 * float(population.score.mean()):.1f}% · "
             f"{population.evaluations} evaluations"
         )
         self.progress.update(self.task, description=text, completed=done, total=total)

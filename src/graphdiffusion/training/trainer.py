@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
+from ..errors import ConfigError, SolverError
 from .config import Config
 from .folder import clear_leftovers
 from .memory import chunk_size
@@ -107,7 +107,15 @@ class Trainer:
         self._restore(number, population, done)
         every = 1 if population.loss.device.type == "cpu" else 10
         while len(population) and (epoch := population.epochs_done) < self.config.epochs:
-            population.step()
+            try:
+                population.step()
+            except SolverError as error:
+                if epoch == 0:
+                    raise
+                log.warning(
+                    "members %s end at epoch %d: %s", [m.number for m in population.members], epoch, error
+                )
+                break
             if (epoch + 1) % every == 0:  # looking at the figures waits for the device
                 self._note_epoch(number, epoch, population)
                 self._release(population, population.finished(), done)

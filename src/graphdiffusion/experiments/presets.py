@@ -1,0 +1,54 @@
+"""From a preset to a configuration, and from a configuration to a preset."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ..configs import _NOT_HERE as NOT_IN_PRESETS
+from ..configs import find_preset, presets, read_preset
+from ..data import dataset_info
+from ..errors import ConfigError
+from ..training.config import Config
+
+VARIANTS = ("linear", "nonlinear", "nonlinear-rewired")
+
+
+def preset_name(data: str, variant: str, preset: str = "auto", split: str = "random") -> str:
+    """The preset for a data set and a variant.
+
+    Settings chosen on random splits have seen labels of Planetoid's test nodes. So Planetoid's split
+    takes ``<data>-<variant>-planetoid``, chosen on that split's validation nodes, where there is one.
+    """
+    if preset == "auto" and split == "planetoid":
+        own = f"{dataset_info(data).name.removesuffix('-embedded')}-{variant}-planetoid"
+        if own in presets():
+            return own
+    name = find_preset(data, variant, preset)
+    if name is None:
+        raise ConfigError(f"there is no preset for {data} and the {variant} variant: search one first.")
+    return name
+
+
+def preset_config(
+    data: str, variant: str, preset: str = "auto", *, split: str = "random", **more: Any
+) -> Config:
+    """The configuration of a preset on a data set; ``more`` are options of data and device."""
+    values = read_preset(preset_name(data, variant, preset, split))
+    return Config.from_dict(values | {"data": data, "variant": variant, "split": split} | more)
+
+
+def preset_text(config: Config, named: Collection[str], header: str) -> str:
+    """A preset as TOML: what differs from the defaults, and the options ``named``, under a comment.
+
+    Options of data and device are left out: they are not for a preset to say.
+    """
+    lines = [f"# {line}".rstrip() for line in header.splitlines()]
+    wanted = {name for name, value in config.to_dict().items() if value != getattr(Config, name)}
+    wanted |= {"variant", *named}
+    for line in config.to_toml().splitlines():
+        name = line.partition(" = ")[0]
+        if name in wanted and name not in NOT_IN_PRESETS:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+

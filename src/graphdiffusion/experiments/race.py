@@ -1,0 +1,272 @@
+"""Successive halving: trials train together, and at every rung the worse ones are dropped.
+
+Trials of one family are members of one population, in lanes that fit in memory. All lanes reach a rung
+before anybody goes on, so that a trial is measured against every other one, of whatever family.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import fmean
+
+import torch
+from torch_geometric.data import Data
+
+from ..data import Split
+from ..errors import SolverError
+from ..training.config import Config
+from ..training.memory import chunk_size
+from ..training.population import Population
+from ..training.problem import PER_MEMBER, Member, Problem, build_model, load_problem, member_splits
+from .space import Trial
+
+LOOK = 10  # epochs between two looks at the clock
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Outcome:
+    """What a trial has reached so far.
+
+    Attributes:
+        trial: The trial.
+        score: Mean over its seeds of the best validation accuracy, less a little of the loss that decides
+            between equals.
+        epochs: Trained so far.
+        rungs: The score at each rung, by its epochs.
+        state: ``"racing"``, ``"dropped"``, ``"finished"``, ``"failed"`` or ``"stopped"`` (out of time).
+    """
+
+    trial: Trial
+    score: float = -math.inf
+    epochs: int = 0
+    rungs: dict[int, float] = field(default_factory=dict)
+    state: str = "racing"
+
+
+@dataclass
+class Lane:
+    """Members of one family that train together."""
+
+    config: Config
+    population: Population
+
+
+class Workshop:
+    """Data made ready for every family of a search, and populations that cannot see the test nodes.
+
+    Args:
+        data: The graph.
+        device: Where to compute.
+    """
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        self.data, self.device = data, device
+        self._problems: dict[tuple[object, ...], Problem] = {}
+
+    def problem(self, config: Config) -> Problem:
+        """The problem of a configuration; families differ in self-loops and rewiring."""
+        key: tuple[object, ...] = (config.self_loops, config.rewire)
+        if config.rewire != "none":
+            key += (config.rewire_alpha, config.rewire_t, config.rewire_k)
+        if key not in self._problems:
+            self._problems[key] = load_problem(config, self.data).to(self.device)
+        return self._problems[key]
+
+    def rehearse(self, config: Config, seed: int) -> None:
+        """Meet, before anything is written, the errors that splits and model would raise later."""
+        problem = self.problem(config)
+        member_splits(config, problem.data, [Member(0, seed, seed)])
+        build_model(config, problem.in_channels, problem.classes, 0)
+
+    def lanes(self, trials: Sequence[Trial], seeds: Sequence[int]) -> list[Lane]:
+        """Every trial with every seed, grouped by family and cut to what fits in memory."""
+        found = []
+        for _, together in groupby(sorted(trials, key=lambda t: repr(t.family)), key=lambda t: t.family):
+            family = list(together)
+            shared = family[0].config
+            members = [
+                Member(
+                    trial.number * len(seeds) + place,
+                    seed,
+                    seed * 1000,
+                    {
+                        name: value
+                        for name in PER_MEMBER
+                        if (value := getattr(trial.config, name)) != getattr(shared, name)
+                    },
+                )
+                for trial in family
+                for place, seed in enumerate(seeds)
+            ]
+            longest = max(trial.config.time for trial in family)
+            self.free()
+            size = chunk_size(self.problem(shared), shared.but(time=longest), len(members))
+            found += [self._lane(shared, members[k : k + size]) for k in range(0, len(members), size)]
+        return found
+
+    def _lane(self, config: Config, members: list[Member]) -> Lane:
+        problem = self.problem(config)
+        split = member_splits(config, problem.data, members)
+        blind = Split(split.train, split.val, torch.zeros_like(split.test))
+        return Lane(config, Population(problem, config, members, blind))
+
+    def advance(self, lanes: Iterable[Lane], epochs: int, left: Clock = lambda: math.inf) -> list[Lane]:
+        """Train all lanes up to an epoch; a lane that does not fit in memory is cut in two.
+
+        Returns the lanes that are there now. When no time is ``left`` they stay where they are.
+        """
+        waiting, done = list(lanes), []
+        while waiting:
+            lane = waiting.pop(0)
+            fits = self._advance(lane, epochs, left)
+            lane.population.captured = None  # the graph holds the memory of a whole step
+            if fits:
+                done.append(lane)
+                continue
+            config, half = lane.config, len(lane.population) // 2
+            members = lane.population.members
+            del lane
+            self.free()
+            waiting[:0] = [self._lane(config, part) for part in (members[:half], members[half:])]
+        return done
+
+    def _advance(self, lane: Lane, epochs: int, left: Clock) -> bool:
+        """Whether there was memory for it."""
+        population = lane.population
+        target = min(epochs, lane.config.epochs)
+        while population.epochs_done < target:
+            if population.epochs_done % LOOK == 0 and left() <= 0:
+                break
+            try:
+                population.step()
+            except SolverError:
+                population.epochs_done = target  # its members end with what they have
+            except torch.OutOfMemoryError:
+                if len(population) == 1:
+                    raise
+                return False
+        return True
+
+    def free(self) -> None:
+        """Give memory back that nobody holds: populations refer to themselves in circles."""
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:
+    """Mean score and epochs of every trial whose members are all in the lanes."""
+    values: dict[int, list[float]] = defaultdict(list)
+    epochs: dict[int, int] = {}
+    for lane in lanes:
+        for member, score in zip(
+            lane.population.members, lane.population.best_score.tolist(), strict=True
+        ):
+            values[member.number // seeds].append(score)
+            epochs[member.number // seeds] = lane.population.epochs_done
+    return {k: (fmean(v), epochs[k]) for k, v in values.items()}
+
+
+def rungs(grace: int, reduction: float, epochs: int) -> list[int]:
+    """``grace · reductionᵏ`` below the last epoch, and the last epoch."""
+    found, at = [], float(grace)
+    while round(at) < epochs:
+        found.append(round(at))
+        at *= reduction
+    return [*found, epochs]
+
+
+def survivors(now: Mapping[int, float], earlier: Sequence[float], reduction: float) -> set[int]:
+    """Trials among the best ``1/reduction`` of all that have been seen at a rung."""
+    everyone = sorted([*now.values(), *earlier], reverse=True)
+    bar = everyone[max(1, math.ceil(len(everyone) / reduction)) - 1]
+    return {trial for trial, score in now.items() if score >= bar and math.isfinite(score)}
+
+
+def race(
+    workshop: Workshop,
+    trials: Sequence[Trial],
+    seeds: Sequence[int],
+    *,
+    grace: int,
+    reduction: float,
+    earlier: Mapping[int, Sequence[float]],
+    budget: float,
+    settled: Callable[[Sequence[Outcome]], None],
+    note: Callable[[str], None],
+) -> list[Outcome]:
+    """Train trials and drop the worse ones as they go.
+
+    Args:
+        workshop: Data and device.
+        trials: Who takes part.
+        seeds: Of splits and weights; every trial is trained with each.
+        grace: Epochs before the first cut.
+        reduction: One in so many goes on; a rung has so many times the epochs of the one before.
+        earlier: Scores at each rung of trials that took part in an attempt before this one.
+        budget: Seconds; when they are over, everybody stops where they are.
+        settled: Is given trials whose outcome is final.
+        note: Is told of the progress, a line at a time.
+    """
+    started = time.monotonic()
+
+    def left() -> float:
+        return budget - (time.monotonic() - started)
+
+    outcomes = {trial.number: Outcome(trial) for trial in trials}
+    lanes = workshop.lanes(trials, seeds)
+    ends = {trial.number: trial.config.epochs for trial in trials}
+    for rung in rungs(grace, reduction, max(ends.values())):
+        lanes = workshop.advance(lanes, rung, left)
+        for number, (score, epochs) in scores(lanes, len(seeds)).items():
+            outcomes[number].score, outcomes[number].epochs = score, epochs
+        racing = [o for o in outcomes.values() if o.state == "racing"]
+        if left() <= 0 and any(o.epochs < min(rung, ends[o.trial.number]) for o in racing):
+            for outcome in racing:
+                outcome.state = "stopped"
+            note(f"out of time after {time.monotonic() - started:.0f} s, at {rung} epochs.")
+            break
+        for outcome in racing:
+            outcome.rungs[rung] = outcome.score
+        over = [o for o in racing if ends[o.trial.number] <= rung]
+        for outcome in over:
+            # an integration that could not be carried out ends a trial before it has a score
+            outcome.state = "finished" if math.isfinite(outcome.score) else "failed"
+        going = {o.trial.number: o.score for o in racing if o.state == "racing"}
+        kept = survivors(going, earlier.get(rung, ()), reduction) if going else set()
+        dropped = [outcomes[k] for k in going if k not in kept]
+        for outcome in dropped:
+            outcome.state = "dropped"
+        settled([*dropped, *over])
+        best = max(o.score for o in outcomes.values())
+        note(
+            f"{rung} epochs: {len(racing)} trials, best validation {100 * best:.2f}%, "
+            f"{len(kept)} go on ({time.monotonic() - started:.0f} s)."
+        )
+        lanes = _select(lanes, kept, len(seeds))
+        workshop.free()
+        if not lanes:
+            break
+    return list(outcomes.values())
+
+
+def _select(lanes: Iterable[Lane], kept: set[int], seeds: int) -> list[Lane]:
+    """The lanes with only these trials in them."""
+    left = []
+    for lane in lanes:
+        population = lane.population
+        stay = [k for k, m in enumerate(population.members) if m.number // seeds in kept]
+        if len(stay) == len(population):
+            left.append(lane)
+        elif stay:
+            population.select(torch.tensor(stay, device=population.loss.device))
+            left.append(lane)
+    return left

@@ -1,0 +1,258 @@
+"""The paper's tables, measured: a cell is a preset trained by the paper's protocol."""
+
+from __future__ import annotations
+
+import gc
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from ..data import dataset_info, open_data
+from ..errors import ConfigError, DataError, GraphDiffusionError
+from ..training.config import Config
+from ..training.folder import holds_run, is_finished, open_folder
+from ..training.problem import Problem, load_problem, pick_device, protocol
+from ..training.storage import read_json, write_json
+from ..training.trainer import Trainer, Watcher
+from . import paper
+from .presets import VARIANTS, preset_config, preset_name
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table."""
+
+    table: str
+    data: str
+    variant: str
+    preset: str
+    config: Config
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}-{self.variant}"
+
+
+def cells(
+    table: str,
+    only: Sequence[str] = (),
+    variants: Sequence[str] = VARIANTS,
+    *,
+    splits: int = paper.SPLITS,
+    inits: int = paper.INITS,
+    preset: str = "auto",
+    root: str = "",
+    device: str = "auto",
+    epochs: int | None = None,
+) -> list[Cell]:
+    """The cells of a table, cheap ones first: linear before nonlinear, small graphs before large ones.
+
+    Args:
+        table: ``"table1"`` (Planetoid's splits) or ``"table2"`` (random splits).
+        only: Names of data sets; all of the table by default.
+        variants: Of the model.
+        splits, inits: Random splits (table 2 only), and initialisations of each.
+        preset: ``"auto"`` or ``"paper"``.
+        root, device: As in :class:`~graphdiffusion.training.Config`.
+        epochs: In place of the preset's.
+    """
+    if table not in paper.TABLES:
+        raise ConfigError(f"table must be one of {', '.join(paper.TABLES)}, got {table!r}.")
+    wanted = [dataset_info(name).name for name in only] or list(paper.DATA[table])
+    for name in wanted:
+        if name not in paper.DATA[table]:
+            raise ConfigError(f"{table} has no {name}; it has {', '.join(paper.DATA[table])}.")
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise ConfigError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}.")
+    split = "planetoid" if table == "table1" else "random"
+    more: dict[str, Any] = {
+        "splits": splits if table == "table2" else 1, "inits": inits, "root": root, "device": device,
+    }  # fmt: skip
+    if epochs is not None:
+        more["epochs"] = epochs
+    return [
+        Cell(
+            table,
+            data,
+            variant,
+            preset_name(data, variant, preset, split),
+            preset_config(data, variant, preset, split=split, **more),
+        )
+        for variant in VARIANTS
+        if variant in variants
+        for data in paper.DATA[table]
+        if data in wanted
+    ]
+
+
+def reproduce(
+    wanted: Sequence[Cell],
+    out: Path,
+    *,
+    budget: float = math.inf,
+    summary: Path | None = None,
+    fresh: bool = False,
+    note: Note = lambda line: None,
+    watch: Callable[[Cell, int], Watcher | None] = lambda cell, members: None,
+) -> dict[str, Any]:
+    """Measure cells, each in a folder of its own that can be resumed, and write the table after each.
+
+    Args:
+        wanted: From :func:`cells`.
+        out: Folder: ``<table>/<preset>/`` for each run, and ``<table>.json`` with every member.
+        budget: Seconds after which no further cell is begun.
+        summary: Folder for ``<table>.json`` without the members.
+        fresh: Discard runs in ``out`` that were made with other options.
+        note: Is told of the progress, a line at a time.
+        watch: Gives someone to watch a cell, knowing the number of its members.
+
+    Returns:
+        The content of ``<out>/<table>.json``, with the cells that were not measured under ``missing``.
+    """
+    started = time.monotonic()
+    graphs: dict[str, Data] = {}
+    missing: dict[str, str] = {}
+    table = wanted[0].table
+    for cell in wanted:
+        folder = out / table / cell.preset
+        if time.monotonic() - started > budget and not is_finished(folder):
+            missing[cell.name] = "the time budget was spent"
+            continue
+        try:
+            found = _measure(cell, folder, graphs, fresh, note, watch)
+        except GraphDiffusionError as error:  # files that are not here, for example: others go on
+            missing[cell.name] = str(error)
+            note(f"{cell.name}: {error}")
+            continue
+        _merge(out / f"{table}.json", table, found)
+        if summary is not None:
+            _merge(summary / f"{table}.json", table, {k: v for k, v in found.items() if k != "results"})
+        note(f"{cell.name}: {found['mean']:.2f} ± {found['std']:.2f}% in {found['seconds']:.0f} s.")
+    path = out / f"{table}.json"
+    content = read_json(path) if path.exists() else {"table": table, "cells": []}
+    return content | {"missing": missing}
+
+
+def _measure(
+    cell: Cell,
+    folder: Path,
+    graphs: dict[str, Data],
+    fresh: bool,
+    note: Note,
+    watch: Callable[[Cell, int], Watcher | None],
+) -> dict[str, Any]:
+    config = cell.config
+    if fresh and holds_run(folder) and not _same(Config.from_toml(folder / "config.toml"), config):
+        shutil.rmtree(folder)
+    elif holds_run(folder) and not _same(Config.from_toml(folder / "config.toml"), config):
+        raise ConfigError(
+            f"{folder} was made with other options (see its config.toml): add --fresh to discard it, or "
+            "name another --out."
+        )
+    if not is_finished(folder):
+        if cell.data not in graphs:
+            graphs[cell.data] = open_data(config.data, root=config.root or None, lcc=config.lcc)
+        problem = load_problem(config, graphs[cell.data]).to(pick_device(config.device))
+        note(f"{cell.name}: {len(protocol(config))} trainings with the preset {cell.preset}.")
+        _train(problem, config, folder, lambda members: watch(cell, members))
+    return _entry(cell, read_json(folder / "summary.json"))
+
+
+def _same(stored: Config, wanted: Config) -> bool:
+    """Whether a run was made with these options, wherever its files lay and whatever computed it."""
+    return stored.but(root="", device="auto") == wanted.but(root="", device="auto")
+
+
+def _train(
+    problem: Problem, config: Config, folder: Path, watch: Callable[[int], Watcher | None]
+) -> None:
+    """Train all members; if they do not fit in memory as estimated, fewer at a time."""
+    members = protocol(config)
+    open_folder(folder, config if not holds_run(folder) else Config.from_toml(folder / "config.toml"), True)
+    chunk: int | None = None
+    while True:
+        _free()
+        trainer = Trainer(problem, config, members, folder, watch(len(members)), chunk)
+        chunk, fits = trainer.chunk, True
+        try:
+            trainer.run()
+        except torch.OutOfMemoryError:
+            if chunk == 1:
+                raise DataError("a single training does not fit in memory.") from None
+            fits = False
+        del trainer  # with its memory
+        if fits:
+            break
+        chunk = (chunk + 1) // 2
+    _free()
+
+
+def _free() -> None:
+    """Give back the memory of earlier populations, which refer to themselves in circles."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
+    """A cell of the results file, in percent."""
+    mean, std = paper.TABLES[cell.table][cell.data, cell.variant]
+    results = found["results"]
+    ours = found["test"]
+    return {
+        "data": cell.data,
+        "variant": cell.variant,
+        "preset": cell.preset,
+        "mean": ours["mean"],
+        "std": ours["std"],
+        "ci95": ours["ci95"],
+        "members": found["members"],
+        "splits": len({r["split"] for r in results}),
+        "inits": cell.config.inits,
+        "paper": mean,
+        "paper_std": std,
+        "difference": ours["mean"] - mean,
+        "val_mean": found["val"]["mean"],
+        "val_std": found["val"]["std"],
+        "parameters": found["parameters"],
+        "epochs": fmean(r["epochs"] for r in results),
+        "best_epoch": fmean(r["best_epoch"] for r in results),
+        "seconds": found["seconds"],
+        "device": found["device"],
+        "nodes": found["nodes"],
+        "edges": found["edges_used"],
+        "versions": found["versions"],
+        "results": results,
+    }
+
+
+def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
+    """Put a cell into a results file in place of an older one, in the order of the table."""
+    content = read_json(path) if path.exists() else {}
+    key = (cell["data"], cell["variant"])
+    others = [c for c in content.get("cells", []) if (c["data"], c["variant"]) != key]
+    order = list(paper.TABLES[table])
+    entries = sorted([*others, cell], key=lambda c: order.index((c["data"], c["variant"])))
+    about = {
+        "table": table,
+        "source": paper.SOURCE,
+        "unit": "percent",
+        "protocol": (
+            "Planetoid's split, largest component"
+            if table == "table1"
+            else "random splits: 20 nodes a class train, the rest of the development set validates, "
+            "all others test; largest component"
+        ),
+    }
+    write_json(path, about | {"cells": entries})
