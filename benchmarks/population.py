@@ -83,8 +83,8 @@ def main() -> None:
             ratio = AUTHORS[variant] * members * (options.epochs / 100) / row["seconds"]
             speed = row["trainings_per_second_100_epochs"]
             print(
-                f"{case:22s} P={members:4d} {row['seconds']:8.3f} s {speed:9.3f}/s ×{ratio:7.1f} the authors' "
-                f"code  {row['peak_gb']:.1f} GB  test {row['test']:.1f}",
+                f"{case:22s} P={members:4d} {row['seconds']:8.3f} s {speed:9.3f}/s ×{ratio:7.1f} the "
+                f"authors' code  {row['peak_gb']:.1f} GB  test {row['test']:.1f}",
                 flush=True,
             )
             found.append({"case": case, "times_authors": ratio, **row})

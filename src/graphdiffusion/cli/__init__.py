@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from ..errors import GraphDiffusionError
-from . import about, runs, train
+from . import about, reproduce, runs, train, tune
 from .messages import one_sentence, say
 
 __all__ = ["app", "main"]
@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 train.add_to(app)
 runs.add_to(app)
+tune.add_to(app)
+reproduce.add_to(app)
 about.add_to(app)
 
 

@@ -1,29 +1,32 @@
-"""Experiments: hyperparameter search, presets, and the paper's tables measured."""
+"""Experiments: hyperparameter search, presets, and the paper's tables measured.
+
+The search itself is :func:`graphdiffusion.experiments.search.search`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .presets import preset_config
-    from .search import Leaderboard, search
+    from .record import Leaderboard, Plan
     from .space import Range, Space, Trial, read_space
     from .tables import reproduce
 
 __all__ = [
     "Leaderboard",
+    "Plan",
     "Range",
     "Space",
     "Trial",
     "preset_config",
     "read_space",
     "reproduce",
-    "search",
 ]
 
 # The command line reads names from here without wanting torch at once.
 _HOMES = {
     "presets": ("preset_config",),
-    "search": ("Leaderboard", "search"),
+    "record": ("Leaderboard", "Plan"),
     "space": ("Range", "Space", "Trial", "read_space"),
     "tables": ("reproduce",),
 }

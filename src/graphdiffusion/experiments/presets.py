@@ -51,4 +51,3 @@ def preset_text(config: Config, named: Collection[str], header: str) -> str:
         if name in wanted and name not in NOT_IN_PRESETS:
             lines.append(line)
     return "\n".join(lines) + "\n"
-

@@ -167,9 +167,7 @@ def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:
     values: dict[int, list[float]] = defaultdict(list)
     epochs: dict[int, int] = {}
     for lane in lanes:
-        for member, score in zip(
-            lane.population.members, lane.population.best_score.tolist(), strict=True
-        ):
+        for member, score in zip(lane.population.members, lane.population.best_score.tolist(), strict=True):
             values[member.number // seeds].append(score)
             epochs[member.number // seeds] = lane.population.epochs_done
     return {k: (fmean(v), epochs[k]) for k, v in values.items()}

@@ -40,10 +40,8 @@ class Range:
 
     def draw(self, rng: random.Random, own: float) -> float | int:
         low, high = self.bounds(own)
-        if self.log:
-            value = math.exp(rng.uniform(math.log(low), math.log(high)))
-        else:
-            value = rng.uniform(low, high)
+        place = rng.random()
+        value = low * (high / low) ** place if self.log else low + (high - low) * place
         # four digits: finer differences mean nothing, and presets stay readable
         return round(value) if self.integer else float(f"{value:.4g}")
 

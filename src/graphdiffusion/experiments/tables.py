@@ -30,9 +30,18 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table."""
+    """One entry of a table.
+
+    Attributes:
+        table: ``"table1"`` or ``"table2"``.
+        ending: Of the names of its files: empty, or the kind of preset that was asked for.
+        data, variant: Row and column.
+        preset: Name of the preset.
+        config: All options.
+    """
 
     table: str
+    ending: str
     data: str
     variant: str
     preset: str
@@ -40,7 +49,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.variant}"
+        return f"{self.data}-{self.variant}{self.ending}"
+
+    @property
+    def file(self) -> str:
+        """Of the table; other kinds of presets have their own."""
+        return f"{self.table}{self.ending}.json"
 
 
 def cells(
@@ -84,6 +98,7 @@ def cells(
     return [
         Cell(
             table,
+            "" if preset == "auto" else f"-{preset}",
             data,
             variant,
             preset_name(data, variant, preset, split),
@@ -110,7 +125,7 @@ def reproduce(
 
     Args:
         wanted: From :func:`cells`.
-        out: Folder: ``<table>/<preset>/`` for each run, and ``<table>.json`` with every member.
+        out: Folder: ``<table>/<data>-<variant>/`` for each run, and ``<table>.json`` with every member.
         budget: Seconds after which no further cell is begun.
         summary: Folder for ``<table>.json`` without the members.
         fresh: Discard runs in ``out`` that were made with other options.
@@ -125,21 +140,22 @@ def reproduce(
     missing: dict[str, str] = {}
     table = wanted[0].table
     for cell in wanted:
-        folder = out / table / cell.preset
+        folder = out / table / cell.name
         if time.monotonic() - started > budget and not is_finished(folder):
-            missing[cell.name] = "the time budget was spent"
+            missing[cell.name] = "the time budget is spent."
+            note(f"{cell.name} is not measured: {missing[cell.name]}")
             continue
         try:
             found = _measure(cell, folder, graphs, fresh, note, watch)
         except GraphDiffusionError as error:  # files that are not here, for example: others go on
             missing[cell.name] = str(error)
-            note(f"{cell.name}: {error}")
+            note(f"{cell.name} is not measured: {error}")
             continue
-        _merge(out / f"{table}.json", table, found)
+        _merge(out / cell.file, table, found)
         if summary is not None:
-            _merge(summary / f"{table}.json", table, {k: v for k, v in found.items() if k != "results"})
+            _merge(summary / cell.file, table, {k: v for k, v in found.items() if k != "results"})
         note(f"{cell.name}: {found['mean']:.2f} ± {found['std']:.2f}% in {found['seconds']:.0f} s.")
-    path = out / f"{table}.json"
+    path = out / wanted[0].file
     content = read_json(path) if path.exists() else {"table": table, "cells": []}
     return content | {"missing": missing}
 
@@ -174,12 +190,11 @@ def _same(stored: Config, wanted: Config) -> bool:
     return stored.but(root="", device="auto") == wanted.but(root="", device="auto")
 
 
-def _train(
-    problem: Problem, config: Config, folder: Path, watch: Callable[[int], Watcher | None]
-) -> None:
+def _train(problem: Problem, config: Config, folder: Path, watch: Callable[[int], Watcher | None]) -> None:
     """Train all members; if they do not fit in memory as estimated, fewer at a time."""
     members = protocol(config)
-    open_folder(folder, config if not holds_run(folder) else Config.from_toml(folder / "config.toml"), True)
+    if not holds_run(folder):
+        open_folder(folder, config, resume=False)
     chunk: int | None = None
     while True:
         _free()

@@ -1,0 +1,129 @@
+"""``grand reproduce``."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ConfigError
+from .messages import say
+
+if TYPE_CHECKING:
+    from ..experiments.tables import Cell
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("reproduce")(reproduce)
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="table1 (Planetoid's splits) or table2 (random splits).")],
+    only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
+    variant: Annotated[str, typer.Option(help="Variants, with commas.", show_default="all three")] = "",
+    splits: Annotated[int, typer.Option(min=1, help="Random splits, table 2 only.")] = 100,
+    inits: Annotated[int, typer.Option(min=1, help="Initialisations of each split.")] = 20,
+    preset: Annotated[str, typer.Option(help="auto: the tuned presets; paper: the paper's text.")] = "auto",
+    budget: Annotated[
+        float, typer.Option(help="Seconds after which no further cell is begun.", show_default="none")
+    ] = math.inf,
+    root: Annotated[
+        str, typer.Option(help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
+    ] = "",
+    device: Annotated[str, typer.Option(help="Where to compute. One of: auto, cpu, cuda.")] = "auto",
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Most epochs, for a quick look.", show_default="the preset's")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for runs and results.")] = Path("results"),
+    summary: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a results file without the members.", show_default="none"),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard runs made with other options.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")] = False,
+) -> None:
+    """Measure the paper's tables: every cell by the paper's protocol, beside the paper's figure.
+
+    The paper has 100 splits with 20 initialisations each: for a GPU. On a laptop take --splits 5
+    --inits 1. Cells that are finished are not repeated; a run that was stopped goes on.
+    """
+    from ..experiments import paper
+    from ..experiments.presets import VARIANTS
+    from ..experiments.tables import cells
+    from ..experiments.tables import reproduce as measure
+    from ..training.problem import pick_device
+
+    if not budget > 0:
+        raise ConfigError(f"--budget must be greater than 0 seconds, got {budget:g}.")
+    wanted = cells(
+        table,
+        _list(only),
+        _list(variant) or VARIANTS,
+        splits=splits,
+        inits=inits,
+        preset=preset,
+        root=str(Path(root).expanduser().resolve()) if root else "",
+        device=device,
+        epochs=epochs,
+    )
+    pick_device(device)
+    if (table == "table2" and splits < paper.SPLITS) or inits < paper.INITS or epochs is not None:
+        say(f"fewer trainings than the paper's protocol ({_protocol(table)}): figures are rough.")
+    with ExitStack() as bars:
+        found = measure(
+            wanted,
+            out,
+            budget=budget,
+            summary=summary,
+            fresh=fresh,
+            note=say,
+            watch=lambda cell, members: None if quiet else _bar(bars, cell, members),
+        )
+    _print(found)
+    if len(found["missing"]) == len(wanted):
+        raise typer.Exit(2)
+    print(f"Results: {out / wanted[0].file}", flush=True)
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _protocol(table: str) -> str:
+    from ..experiments.paper import INITS, SPLITS
+
+    return f"{SPLITS} splits, {INITS} initialisations" if table == "table2" else f"{INITS} initialisations"
+
+
+def _bar(bars: ExitStack, cell: Cell, members: int) -> Any:
+    """A progress bar on a terminal, in place of the cell's before."""
+    from ..training.progress import Bar
+    from .tables import error_console
+
+    bars.close()
+    console = error_console()
+    return bars.enter_context(Bar(members, console)) if console.is_terminal else None
+
+
+def _print(found: dict[str, Any]) -> None:
+    from .tables import NAMES, print_table
+
+    rows = [
+        (
+            c["data"],
+            NAMES[c["variant"]],
+            f"{c['paper']:.1f} ± {c['paper_std']:.1f}",
+            f"{c['mean']:.2f} ± {c['std']:.2f}",
+            f"{c['difference']:+.2f}",
+            f"{c['members']} ({c['splits']} × {c['inits']})",
+            f"{c['parameters']:,}",
+            f"{c['seconds']:.0f}",
+        )
+        for c in found["cells"]
+    ]
+    heads = ("data", "model", "paper %", "ours %", "difference", "trainings", "parameters", "seconds")
+    if rows:
+        print_table(str(found["table"]), heads, rows)

@@ -1,0 +1,138 @@
+"""``grand tune``."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ConfigError
+from ..training.config import read_toml
+from .messages import say
+from .options import given, with_config
+from .train import _settled
+
+if TYPE_CHECKING:
+    from ..experiments import Leaderboard, Plan
+    from ..training import Config
+
+_SHOWN = 12  # trials of the leaderboard on the screen
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("tune")(with_config(tune))
+
+
+def tune(
+    ctx: typer.Context,
+    data: Annotated[str, typer.Argument(help="Data set by name, or path of your own graph.")],
+    trials: Annotated[int, typer.Option(help="Points of the space to try.")] = 200,
+    families: Annotated[int, typer.Option(help="Structures among them, each a population.")] = 8,
+    grace: Annotated[int, typer.Option(help="Epochs before the first cut.")] = 10,
+    reduction: Annotated[float, typer.Option(help="One trial in so many goes on at each rung.")] = 2.0,
+    race_seeds: Annotated[int, typer.Option(help="Trainings of each trial in the race.")] = 1,
+    finalists: Annotated[int, typer.Option(help="Trials that are trained again on fresh splits.")] = 8,
+    final_seeds: Annotated[int, typer.Option(help="Number of these splits.")] = 10,
+    budget: Annotated[
+        float, typer.Option(help="Seconds for the race; then the finals begin.", show_default="none")
+    ] = math.inf,
+    space: Annotated[
+        Path | None, typer.Option(help="TOML file with the space.", show_default="the variant's")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="population: this machine; ray: a cluster, through Ray Tune.")
+    ] = "population",
+    sampler: Annotated[
+        str, typer.Option(help="With ray: random, or optuna for the structures.")
+    ] = "random",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the search.", show_default="results/search/DATA-VARIANT-SPLIT"),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with options; those on the command line win.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="Where to start: as in grand train; it is the first trial.")
+    ] = "auto",
+    **options: Any,
+) -> None:
+    """Search for better options: random trials, halved by validation as they train.
+
+    Trials start from a preset. Options given here are fixed, the others vary over the space. The best
+    trials are trained again on fresh splits, and the best mean validation accuracy wins: best.toml is a
+    preset. Test nodes are never looked at. A search that was stopped goes on when it is called again.
+    """
+    from ..experiments import Plan
+
+    flags = given(ctx)
+    for name in ("splits", "inits"):
+        if name in flags:
+            raise ConfigError(f"a search has no --{name}: take --race-seeds and --final-seeds.")
+    if engine not in ("population", "ray"):
+        raise ConfigError(f"--engine must be population or ray, got {engine!r}.")
+    if sampler not in ("random", "optuna"):
+        raise ConfigError(f"--sampler must be random or optuna, got {sampler!r}.")
+    if sampler == "optuna" and engine != "ray":
+        raise ConfigError("--sampler optuna needs --engine ray.")
+    start, chosen = _settled(flags, config, preset)
+    plan = Plan(trials, families, race_seeds, grace, reduction, finalists, final_seeds, start.seed, budget)
+    fixed = set(flags) | set(read_toml(config) if config is not None else ())
+    try:
+        board = _search(start, chosen, plan, fixed, space, engine, sampler, out)
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on with the search.")
+        raise typer.Exit(130) from None
+    _print(board)
+
+
+def _search(
+    config: Config,
+    split_chosen: bool,
+    plan: Plan,
+    fixed: set[str],
+    file: Path | None,
+    engine: str,
+    sampler: str,
+    out: Path | None,
+) -> Leaderboard:
+    from ..data import open_data
+    from ..experiments import read_space
+    from ..experiments.search import search
+    from ..training.problem import has_fixed_split
+
+    space = {k: v for k, v in read_space(file or config.variant).items() if k not in fixed}
+    if not space:
+        raise ConfigError("every option of the space is fixed on the command line: nothing to search.")
+    graph = open_data(config.data, root=config.root or None, lcc=config.lcc)
+    if not split_chosen and has_fixed_split(config, graph):
+        config = config.but(split="given")
+    name = f"{Path(config.data).stem.lower()}-{config.variant}-{config.split}"
+    out = out or Path("results", "search", name)
+    if engine == "ray":
+        from ..experiments.cluster import search_on_cluster
+
+        return search_on_cluster(config, space, plan, out, sampler=sampler, data=graph, watcher=say)
+    return search(config, space, plan, out, data=graph, watcher=say)
+
+
+def _print(board: Leaderboard) -> None:
+    from .tables import print_table
+
+    rows = [
+        (
+            place + 1,
+            e.trial,
+            "" if e.mean is None else f"{100 * e.mean:.2f} ± {100 * (e.std or 0):.2f}",
+            "" if e.score is None else f"{100 * e.score:.2f}",
+            f"{e.epochs} ({e.state})",
+            ", ".join(f"{name} {value}" for name, value in e.options.items()),
+        )
+        for place, e in enumerate(board.entries[:_SHOWN])
+    ]
+    heads = ("rank", "trial", "validation %", "in the race %", "epochs", "options")
+    print_table(f"search {board.name}: {len(board.entries)} trials", heads, rows)
+    print(f"Best:    {board.folder}/best.toml")
+    print(f"Next:    grand train DATA --config {board.folder}/best.toml", flush=True)
