@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
+# threads that wait sleep: spinning ones slow everything down where cores are shared
+export OMP_WAIT_POLICY ?= PASSIVE
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 

@@ -171,7 +171,11 @@ def test_no_parameter_is_lost(name: str, linear: bool, mode: str) -> None:
     equation = Diffusion(
         attention, linear=linear, alpha=Coefficient(0.6, bounded=True), terms=[Source(0.3, detach=False)]
     ).to(D)
-    lift = nn.Linear(2, 3).to(D)  # before the integral: reached through x0, attention and source
+    # before the integral: reached through x0, attention and source; wide enough to bend LeakyReLU
+    lift = nn.Linear(2, 3).to(D)
+    with torch.no_grad():
+        lift.weight.copy_(2 * normal(3, 2, seed=5))
+        lift.bias.zero_()
     time = torch.tensor(1.5, dtype=D, requires_grad=True)
     solvers = [RK4(0.25), DormandPrince(1e-4, 1e-5), SemiImplicitEuler(0.5)]
     for solver in [*solvers, Exponential()] if linear else solvers:
@@ -185,7 +189,7 @@ def test_no_parameter_is_lost(name: str, linear: bool, mode: str) -> None:
 
 
 def test_adjoint_of_a_module_and_of_segments() -> None:
-    layer = nn.Linear(2, 2).to(D)
+    layer = scatter_parameters(nn.Linear(2, 2))
 
     class Field(nn.Module):
         def __init__(self) -> None:

@@ -118,12 +118,12 @@ def _print(found: dict[str, Any]) -> None:
             f"{c['paper']:.1f} ± {c['paper_std']:.1f}",
             f"{c['mean']:.2f} ± {c['std']:.2f}",
             f"{c['difference']:+.2f}",
-            f"{c['members']} ({c['splits']} × {c['inits']})",
+            f"{c['splits']} × {c['inits']}",
             f"{c['parameters']:,}",
             f"{c['seconds']:.0f}",
         )
         for c in found["cells"]
     ]
-    heads = ("data", "model", "paper %", "ours %", "difference", "trainings", "parameters", "seconds")
+    heads = ("data", "model", "paper", "ours", "diff.", "runs", "params", "s")
     if rows:
-        print_table(str(found["table"]), heads, rows)
+        print_table(f"{found['table']}: test accuracy in percent", heads, rows)

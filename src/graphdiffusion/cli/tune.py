@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +120,7 @@ def _search(
 
 
 def _print(board: Leaderboard) -> None:
-    from .tables import print_table
+    from .tables import print_facts, print_table
 
     rows = [
         (
@@ -127,12 +128,15 @@ def _print(board: Leaderboard) -> None:
             e.trial,
             "" if e.mean is None else f"{100 * e.mean:.2f} ± {100 * (e.std or 0):.2f}",
             "" if e.score is None else f"{100 * e.score:.2f}",
-            f"{e.epochs} ({e.state})",
-            ", ".join(f"{name} {value}" for name, value in e.options.items()),
+            e.epochs,
+            e.state,
         )
         for place, e in enumerate(board.entries[:_SHOWN])
     ]
-    heads = ("rank", "trial", "validation %", "in the race %", "epochs", "options")
+    heads = ("rank", "trial", "validation %", "in the race %", "epochs", "outcome")
     print_table(f"search {board.name}: {len(board.entries)} trials", heads, rows)
+    print_facts(f"trial {board.entries[0].trial}", board.entries[0].options.items())
     print(f"Best:    {board.folder}/best.toml")
-    print(f"Next:    grand train DATA --config {board.folder}/best.toml", flush=True)
+    print(
+        f"Next:    grand train {shlex.quote(board.best.data)} --config {board.folder}/best.toml", flush=True
+    )

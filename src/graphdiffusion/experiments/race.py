@@ -41,7 +41,8 @@ class Outcome:
             between equals.
         epochs: Trained so far.
         rungs: The score at each rung, by its epochs.
-        state: ``"racing"``, ``"dropped"``, ``"finished"``, ``"failed"`` or ``"stopped"`` (out of time).
+        state: ``"racing"``, ``"dropped"``, ``"finished"``, ``"failed"``, ``"stopped"`` (out of time), or
+            ``"start"``, which did not race.
     """
 
     trial: Trial
@@ -198,7 +199,7 @@ def race(
     reduction: float,
     earlier: Mapping[int, Sequence[float]],
     budget: float,
-    settled: Callable[[Sequence[Outcome]], None],
+    reached: Callable[[int, Sequence[Outcome]], None],
     note: Callable[[str], None],
 ) -> list[Outcome]:
     """Train trials and drop the worse ones as they go.
@@ -211,7 +212,8 @@ def race(
         reduction: One in so many goes on; a rung has so many times the epochs of the one before.
         earlier: Scores at each rung of trials that took part in an attempt before this one.
         budget: Seconds; when they are over, everybody stops where they are.
-        settled: Is given trials whose outcome is final.
+        reached: Is given each rung and the trials that reached it; of those that do not go on, the
+            outcome is final.
         note: Is told of the progress, a line at a time.
     """
     started = time.monotonic()
@@ -243,7 +245,7 @@ def race(
         dropped = [outcomes[k] for k in going if k not in kept]
         for outcome in dropped:
             outcome.state = "dropped"
-        settled([*dropped, *over])
+        reached(rung, racing)
         best = max(o.score for o in outcomes.values())
         note(
             f"{rung} epochs: {len(racing)} trials, best validation {100 * best:.2f}%, "

@@ -156,20 +156,19 @@ class Book:
     def outcomes(self, trials: Sequence[Trial]) -> dict[int, Outcome]:
         """Trials whose outcome an earlier attempt has found."""
         return {
-            line["trial"]: Outcome(
-                trials[line["trial"]],
+            trial.number: Outcome(
+                trial,
                 -math.inf if line["score"] is None else line["score"],
                 line["epochs"],
                 {int(rung): score for rung, score in line["rungs"].items()},
                 line["state"],
             )
-            for line in self._lines("trial")
-            if line["trial"] < len(trials)
+            for trial, line in self._known("trial", trials)
         }
 
-    def write_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        for o in outcomes:
-            options = {name: getattr(o.trial.config, name) for name in self.space}
+    def write(self, rung: int, outcomes: Sequence[Outcome]) -> None:
+        """Keep the outcomes that are final at a rung."""
+        for o in (o for o in outcomes if o.state not in ("racing", "stopped")):
             self._append(
                 {
                     "kind": "trial",
@@ -178,20 +177,23 @@ class Book:
                     "epochs": o.epochs,
                     "score": o.score if math.isfinite(o.score) else None,
                     "rungs": {str(k): v for k, v in o.rungs.items() if math.isfinite(v)},
-                    "options": options,
+                    "options": self.options(o.trial),
                 }
             )
 
-    def finals(self) -> dict[int, list[float]]:
-        """Validation accuracies on the fresh seeds, by trial."""
-        return {
-            line["trial"]: line["val"]
-            for line in self._lines("final")
-            if len(line["val"]) == self.plan.final_seeds
-        }
+    def finals(self, trials: Sequence[Trial]) -> dict[int, list[float]]:
+        """Validation accuracies on the fresh seeds, by trial, where an earlier attempt has them."""
+        known = self._known("final", trials)
+        return {t.number: line["val"] for t, line in known if len(line["val"]) == self.plan.final_seeds}
 
-    def write_final(self, trial: int, values: list[float]) -> None:
-        self._append({"kind": "final", "trial": trial, "val": values})
+    def write_final(self, trial: Trial, values: list[float]) -> None:
+        self._append(
+            {"kind": "final", "trial": trial.number, "val": values, "options": self.options(trial)}
+        )
+
+    def options(self, trial: Trial) -> dict[str, Any]:
+        """What a trial has of its own."""
+        return {name: getattr(trial.config, name) for name in self.space}
 
     def conclude(self, board: Leaderboard, trials: int) -> None:
         """``leaderboard.json``, and ``best.toml``, a preset that says where it comes from."""
@@ -209,10 +211,18 @@ class Book:
         )
         write_bytes(self.folder / "best.toml", preset_text(board.best, self.space, header).encode())
 
-    def _lines(self, kind: str) -> list[dict[str, Any]]:
+    def _known(self, kind: str, trials: Sequence[Trial]) -> list[tuple[Trial, dict[str, Any]]]:
+        """Trials with their lines; a line is a trial's if the options say so, not the number alone."""
         if self.folder is None:
             return []
-        return [line for line in read_lines(self.folder / "trials.jsonl") if line["kind"] == kind]
+        by_number = {trial.number: trial for trial in trials}
+        return [
+            (trial, line)
+            for line in read_lines(self.folder / "trials.jsonl")
+            if line["kind"] == kind
+            and (trial := by_number.get(line["trial"])) is not None
+            and line["options"] == self.options(trial)
+        ]
 
     def _append(self, line: dict[str, Any]) -> None:
         if self.folder is not None:

@@ -68,7 +68,7 @@ def search(
             reduction=plan.reduction,
             earlier=earlier,
             budget=plan.budget,
-            settled=book.write_outcomes,
+            reached=book.write,
             note=watcher,
         )
     return conclude(book, workshop, outcomes, watcher)
@@ -83,9 +83,10 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
         raise ConfigError("no trial could be trained: all integrations failed, or the budget is too small.")
     # what the search started from takes part, so that its gain can be told
     chosen += [o.trial for o in outcomes if o.trial.number == 0 and o.trial not in chosen]
-    values = book.finals()
+    values = book.finals(chosen)
     todo = [trial for trial in chosen if trial.number not in values]
     watcher(f"{len(chosen)} finalists on {plan.final_seeds} fresh seeds each.")
+    by_number = {trial.number: trial for trial in todo}
     partly: dict[int, list[float]] = defaultdict(list)
     workshop.free()
     for lane in workshop.lanes(todo, plan.fresh_seeds):
@@ -96,7 +97,7 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
                 partly[number].append(value)
                 if len(partly[number]) == plan.final_seeds:
                     values[number] = partly[number]
-                    book.write_final(number, values[number])
+                    book.write_final(by_number[number], values[number])
     board = _board(book, ranked, {trial.number: values[trial.number] for trial in chosen})
     book.conclude(board, len(outcomes))
     return board
@@ -114,7 +115,7 @@ def _board(book: Book, ranked: Sequence[Outcome], finals: dict[int, list[float]]
                 outcome.score if math.isfinite(outcome.score) else None,
                 statistics.fmean(own) if own else None,
                 (statistics.stdev(own) if len(own) > 1 else 0.0) if own else None,
-                {name: getattr(outcome.trial.config, name) for name in book.space},
+                book.options(outcome.trial),
             )
         )
     # a stable sort: among the others the order of the race remains

@@ -138,15 +138,16 @@ def draw_trials(config: Config, space: Space, trials: int, families: int, seed: 
     free = {name: s for name, s in space.items() if name in PER_MEMBER}
     bases = [config]
     for k in range(1, families if structural else 1):
-        bases.append(_draw(config, structural, random.Random(f"family {seed} {k}"), STAY))
+        bases.append(draw(config, structural, random.Random(f"family {seed} {k}"), STAY))
     found = [Trial(0, config)]
     for number in range(1, trials):
         base = bases[number % len(bases)]
-        found.append(Trial(number, _draw(base, free, random.Random(f"trial {seed} {number}"), 0.0)))
+        found.append(Trial(number, draw(base, free, random.Random(f"trial {seed} {number}"), 0.0)))
     return found
 
 
-def _draw(config: Config, space: Space, rng: random.Random, stay: float) -> Config:
+def draw(config: Config, space: Space, rng: random.Random, stay: float) -> Config:
+    """A point of a space; each option is left as it is with the probability ``stay``."""
     error: ConfigError | None = None
     for _ in range(_DRAWS):
         changes: dict[str, Any] = {}

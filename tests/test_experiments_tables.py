@@ -1,0 +1,185 @@
+"""The paper's tables: presets, cells, their files, budget, and what is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphdiffusion.cli import main
+from graphdiffusion.configs import presets
+from graphdiffusion.data import DATASETS, load_data
+from graphdiffusion.errors import ConfigError, DataError
+from graphdiffusion.experiments import paper, preset_config, reproduce
+from graphdiffusion.experiments.presets import VARIANTS, preset_name
+from graphdiffusion.experiments.tables import cells
+from graphdiffusion.training import Trainer, build_model
+
+SETS = paper.DATA["table2"]
+
+
+@pytest.fixture
+def embedded(monkeypatch):
+    """Cora's cells take the Cora in the package; other sets have no files."""
+
+    def opened(name, root=None, lcc=True):
+        if name != "cora":
+            raise DataError(f"{name}: did not find its files.")
+        return load_data("cora-embedded", lcc=lcc)
+
+    monkeypatch.setattr("graphdiffusion.experiments.tables.open_data", opened)
+
+
+def small(*arguments, **options):
+    options = {"splits": 2, "inits": 1, "device": "cpu", "epochs": 2} | options
+    return cells(*arguments, **options)
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("kind", ["auto", "paper"])
+def test_presets_load_and_build(data, variant, kind):
+    config = preset_config(data, variant, kind)
+    assert config.variant == variant
+    known = DATASETS[data]
+    model = build_model(config, known.features, known.classes, 0)
+    assert sum(p.numel() for p in model.parameters()) > 0
+    if variant == "nonlinear-rewired":
+        assert config.rewire != "none" and 0 < config.keep <= 1
+    else:
+        assert config.rewire == "none"
+    if kind == "paper":
+        assert (config.alpha, config.normaliser, config.over, config.scale) == (1, "softmax", "rows", "dim")
+        assert not config.source and not config.relu and config.solver == "dopri5"
+
+
+def test_every_preset_says_where_it_comes_from():
+    folder = Path(preset_config.__code__.co_filename).parents[1] / "configs"
+    for name in presets():
+        assert folder.joinpath(f"{name}.toml").read_text().startswith("# "), name
+
+
+def test_presets_of_planetoid_splits(monkeypatch):
+    known = [*presets(), "cora-linear-planetoid"]
+    monkeypatch.setattr("graphdiffusion.experiments.presets.presets", lambda: known)
+    assert preset_name("cora", "linear", split="planetoid") == "cora-linear-planetoid"
+    assert preset_name("cora-embedded", "linear", split="planetoid") == "cora-linear-planetoid"
+    assert preset_name("cora", "linear") == "cora-linear"
+    assert preset_name("pubmed", "linear", split="planetoid") == "pubmed-linear"
+    assert preset_name("cora", "linear", "paper", "planetoid") == "cora-linear-paper"
+    with pytest.raises(ConfigError, match="there is no preset"):
+        preset_name("ogbn-arxiv", "linear")
+
+
+def test_cells():
+    one, two = cells("table1"), cells("table2")
+    assert {(c.data, c.variant) for c in one} == set(paper.TABLES["table1"]) and len(one) == 9
+    assert {(c.data, c.variant) for c in two} == set(paper.TABLES["table2"]) and len(two) == 18
+    assert {(c.config.split, c.config.splits, c.config.inits) for c in one} == {("planetoid", 1, 20)}
+    assert {(c.config.split, c.config.splits, c.config.inits) for c in two} == {("random", 100, 20)}
+    assert all(c.config.seed == 0 and c.config.lcc for c in (*one, *two))
+    assert [c.variant for c in two[:6]] == ["linear"] * 6 and two[0].data == "cora"
+    names = [c.data for c in cells("table2", ["photo", "CS"], ["linear"])]
+    assert names == ["photo", "coauthor-cs"]
+
+
+def test_format_and_resuming(tmp_path, embedded, monkeypatch):
+    lines: list[str] = []
+    wanted = small("table2", ["cora", "citeseer"], ["linear"])
+    found = reproduce(wanted, tmp_path / "out", summary=tmp_path / "docs", note=lines.append)
+    assert found["missing"] == {"citeseer-linear": "citeseer: did not find its files."}
+    assert any("citeseer-linear is not measured" in line for line in lines)
+    stored = json.loads((tmp_path / "out" / "table2.json").read_text())
+    brief = json.loads((tmp_path / "docs" / "table2.json").read_text())
+    (cell,) = stored["cells"]
+    assert len(cell.pop("results")) == 2 and brief["cells"] == [cell]
+    assert (cell["data"], cell["variant"], cell["members"], cell["paper"]) == ("cora", "linear", 2, 83.6)
+    assert cell["difference"] == pytest.approx(cell["mean"] - 83.6) and 0 < cell["mean"] <= 100
+    assert {"std", "paper_std", "val_mean", "parameters", "seconds", "device", "epochs", "versions"} <= set(
+        cell
+    )
+    assert (tmp_path / "out" / "table2" / "cora-linear" / "summary.json").exists()
+
+    # another cell is added, and the finished one is not trained again
+    run = Trainer.run
+    trained: list[str] = []
+    monkeypatch.setattr(Trainer, "run", lambda self: (trained.append(self.config.variant), run(self))[1])
+    both = small("table2", ["cora"], ["linear", "nonlinear"])
+    found = reproduce(both, tmp_path / "out", summary=tmp_path / "docs")
+    assert trained == ["nonlinear"] and not found["missing"]
+    assert [c["variant"] for c in found["cells"]] == ["linear", "nonlinear"]
+
+    other = small("table2", ["cora"], ["linear"], splits=1)
+    found = reproduce(other, tmp_path / "out")
+    assert "was made with other options" in found["missing"]["cora-linear"]
+    found = reproduce(other, tmp_path / "out", fresh=True)
+    assert found["cells"][0]["members"] == 1 and not found["missing"]
+
+
+def test_presets_of_the_paper_have_their_own_files(tmp_path, embedded):
+    wanted = small("table2", ["cora"], ["linear"], preset="paper", splits=1, epochs=1)
+    reproduce(wanted, tmp_path)
+    assert (tmp_path / "table2-paper.json").exists() and not (tmp_path / "table2.json").exists()
+    assert (tmp_path / "table2" / "cora-linear-paper").is_dir()
+
+
+def test_budget(tmp_path, embedded, monkeypatch):
+    wanted = small("table2", ["cora"], ["linear", "nonlinear"])
+    ticks = iter(range(0, 1000, 5))
+    monkeypatch.setattr("graphdiffusion.experiments.tables.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr(
+        "graphdiffusion.experiments.tables._measure", lambda cell, *_: pytest.fail(cell.name)
+    )
+    found = reproduce(wanted, tmp_path, budget=1)
+    assert found["cells"] == [] and set(found["missing"].values()) == {"the time budget is spent."}
+
+
+def test_too_many_members_for_the_memory(tmp_path, embedded, monkeypatch):
+    run, sizes = Trainer.run, []
+
+    def narrow(self):
+        sizes.append(self.chunk)
+        if self.chunk > 1:
+            raise torch.OutOfMemoryError
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", narrow)
+    monkeypatch.setattr("graphdiffusion.training.trainer.chunk_size", lambda *_: 3)
+    found = reproduce(small("table2", ["cora"], ["linear"], epochs=1), tmp_path)
+    assert sizes == [3, 2, 1] and found["cells"][0]["members"] == 2
+
+
+def test_command(tmp_path, embedded, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    more = ["--splits", "1", "--inits", "1", "--epochs", "1", "--device", "cpu"]
+    assert main(["reproduce", "table2", "--only", "cora", "--variant", "linear", *more]) == 0
+    shown = capsys.readouterr()
+    assert "fewer trainings than the paper's protocol" in shown.err
+    assert "83.6 ± 1.0" in shown.out and "GRAND-l" in shown.out
+    assert main(["reproduce", "table1", "--only", "citeseer", *more]) == 2
+    assert "did not find its files" in capsys.readouterr().err
+    assert main(["reproduce", "--help"]) == 0
+    assert "--budget" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["table3"], "table must be one of table1, table2"),
+        (["table1", "--only", "photo"], "table1 has no photo"),
+        (["table2", "--only", "crora"], "Did you mean 'cora'?"),
+        (["table2", "--variant", "liner"], "variant must be one of"),
+        (["table2", "--preset", "papre"], "there is no preset 'papre'"),
+        (["table2", "--splits", "0"], "--splits"),
+        (["table2", "--budget", "0"], "--budget must be greater than 0"),
+        (["table2", "--device", "tpu"], "device must be one of"),
+    ],
+)
+def test_bad_input(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err and shown.err.count("\n") == 1 and shown.out == ""
+    assert not list(tmp_path.iterdir())
