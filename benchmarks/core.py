@@ -178,7 +178,7 @@ def overhead(graph: Graph, width: int, learn: bool, end: float, repeats: int) ->
         return median(taken), calls, 1e6 * inside / calls
 
     with torch.set_grad_enabled(learn):
-        state, same = ours(), theirs()
+        state, same = ours().detach(), theirs().detach()
         assert float((state - same).norm()) < 1e-3 * float(same.norm())
         own, own_calls, rhs = outside(ours)
         other, other_calls, _ = outside(theirs)

@@ -29,7 +29,8 @@ def by_scipy(
     """expm_multiply of the system widened by the source: d/dt (x, s) = (α(A − I)x + βs, 0)."""
     n = len(a)
     generator = alpha * (sp.csr_array(a.numpy()) - sp.eye_array(n))
-    np.random.seed(0)  # expm_multiply estimates norms at random, and now and then much too small
+    # expm_multiply estimates norms with numpy's global generator, now and then much too small
+    np.random.seed(0)  # noqa: NPY002
     wide = sp.csr_array(sp.block_array([[generator, beta * sp.eye_array(n)], [None, sp.csr_array((n, n))]]))
     start = np.concatenate([x.numpy(), (x if x0 is None else x0).numpy()])
     return torch.from_numpy(expm_multiply(time * wide, start, traceA=time * wide.trace())[:n])

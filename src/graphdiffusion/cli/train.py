@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,20 +54,33 @@ def train(
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out FOLDER, the folder of the run to go on with.")
-        settled, chosen = _resumed(out, flags, config, ctx), True
+        settled = Settled(_resumed(out, flags, config, ctx), True, None)
     else:
-        settled, chosen = _settled(flags, config, preset)
-        out = out or _new_folder(settled)
+        settled = settle(flags, config, preset)
+        out = out or _new_folder(settled.config)
     try:
-        _train(settled, out, resume, quiet, chosen)
+        _train(settled, out, resume, quiet)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists()
         say(f"interrupted; go on with: grand train --resume --out {out}" if begun else "interrupted.")
         raise typer.Exit(130) from None
 
 
-def _settled(flags: dict[str, Any], file: Path | None, preset: str) -> tuple[Config, bool]:
-    """Options from defaults, preset, file and command line, each over those before; was split chosen?"""
+@dataclass(frozen=True)
+class Settled:
+    """The options of a command, and where they come from."""
+
+    config: Config
+    split_chosen: bool
+    preset: str | None
+
+    def tell(self) -> None:
+        if self.preset is not None:
+            say(f"using the preset {self.preset}.")
+
+
+def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
+    """Options from defaults, preset, file and command line, each over those before."""
     from ..configs import find_preset, read_preset
 
     values = read_toml(file) if file is not None else {}
@@ -75,9 +89,8 @@ def _settled(flags: dict[str, Any], file: Path | None, preset: str) -> tuple[Con
     data, variant = (str(values.get(key, getattr(Config, key))) for key in ("data", "variant"))
     name = find_preset(data, variant, preset)
     if name is not None:
-        say(f"using the preset {name}.")
         values = read_preset(name) | values
-    return Config.from_dict(values), "split" in values
+    return Settled(Config.from_dict(values), "split" in values, name)
 
 
 def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.Context) -> Config:
@@ -122,7 +135,7 @@ def _new_folder(config: Config) -> Path:
     return Path("runs", f"{data}-{config.variant}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _train(config: Config, out: Path, resume: bool, quiet: bool, split_chosen: bool) -> None:
+def _train(settled: Settled, out: Path, resume: bool, quiet: bool) -> None:
     from torch import OutOfMemoryError
 
     from ..training import Trainer, load_problem, open_folder, pick_device, protocol
@@ -130,6 +143,7 @@ def _train(config: Config, out: Path, resume: bool, quiet: bool, split_chosen: b
     from ..training.problem import has_fixed_split
     from .tables import error_console, print_summary
 
+    config = settled.config
     if resume and is_finished(out):
         clear_leftovers(out)
         say("this run is finished.")
@@ -139,9 +153,10 @@ def _train(config: Config, out: Path, resume: bool, quiet: bool, split_chosen: b
         require_free(out)
     device = pick_device(config.device)
     problem = load_problem(config)
-    if not split_chosen and has_fixed_split(config, problem.data):
+    if not settled.split_chosen and has_fixed_split(config, problem.data):
         config = config.but(split="given")
     _rehearse(config, problem)
+    settled.tell()
     members = protocol(config)
     problem = problem.to(device)
 

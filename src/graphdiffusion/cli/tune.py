@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..training.config import read_toml
 from .messages import say
 from .options import given, with_config
-from .train import _settled
+from .train import settle
 
 if TYPE_CHECKING:
     from ..experiments import Leaderboard, Plan
@@ -78,11 +78,13 @@ def tune(
         raise ConfigError(f"--sampler must be random or optuna, got {sampler!r}.")
     if sampler == "optuna" and engine != "ray":
         raise ConfigError("--sampler optuna needs --engine ray.")
-    start, chosen = _settled(flags, config, preset)
+    settled = settle(flags, config, preset)
+    start = settled.config
     plan = Plan(trials, families, race_seeds, grace, reduction, finalists, final_seeds, start.seed, budget)
     fixed = set(flags) | set(read_toml(config) if config is not None else ())
     try:
-        board = _search(start, chosen, plan, fixed, space, engine, sampler, out)
+        settled.tell()
+        board = _search(start, settled.split_chosen, plan, fixed, space, engine, sampler, out)
     except KeyboardInterrupt:
         say("interrupted; the same command goes on with the search.")
         raise typer.Exit(130) from None

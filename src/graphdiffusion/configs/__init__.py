@@ -18,7 +18,7 @@ from ..training.config import check_names, parse_toml
 
 FOLDER: Traversable = files(__name__)
 
-_NOT_HERE = (
+NOT_IN_PRESETS = (
     "data", "root", "lcc", "split", "splits", "inits", "seed", "development", "per_class", "device",
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ def read_preset(name: str) -> dict[str, Any]:
     content = FOLDER.joinpath(f"{name}.toml").read_text(encoding="utf-8")
     values = parse_toml(content, f"preset {name}")
     check_names(values)
-    for key in _NOT_HERE:
+    for key in NOT_IN_PRESETS:
         if key in values:
             raise ConfigError(f"preset {name} must not set {key}: give it on the command line.")
     return values

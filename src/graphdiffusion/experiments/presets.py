@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..configs import _NOT_HERE as NOT_IN_PRESETS
-from ..configs import find_preset, presets, read_preset
+from ..configs import NOT_IN_PRESETS, find_preset, presets, read_preset
 from ..data import dataset_info
 from ..errors import ConfigError
 from ..training.config import Config
