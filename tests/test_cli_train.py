@@ -47,7 +47,9 @@ def test_precedence(toy, tmp_path, monkeypatch, capsys):  # noqa: F811
     (presets / "cora-linear-paper.toml").write_text("time = 4.0\n")
     monkeypatch.setattr(configs, "FOLDER", presets)
     seen: list[Config] = []
-    monkeypatch.setattr("graphdiffusion.cli.train._train", lambda config, *_: seen.append(config))
+    monkeypatch.setattr(
+        "graphdiffusion.cli.train._train", lambda settled, *_: (settled.tell(), seen.append(settled.config))
+    )
     Path("mine.toml").write_text("hidden = 24\ndecay = 0.5\n")
 
     assert main(["train", "--config", "mine.toml", "--decay", "0.25", "--no-source"]) == 0
