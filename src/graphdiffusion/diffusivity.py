@@ -253,7 +253,7 @@ class Bahdanau(Diffusivity):
                 f"and heads={heads}."
             )
         dim = attention_dim // heads
-        self.project = Projection(channels, heads, dim, constant)
+        self.project = Projection(channels, heads, dim, constant, bias=False)
         self.vector = nn.Parameter(torch.empty(heads, dim, 2))
         self.reset_parameters()
 
