@@ -47,7 +47,10 @@ class Usual(nn.Module):
         graph, hidden, wide = problem.graph, config.hidden, config.attention_dim
         self.config, self.n = config, graph.num_nodes
         self.row, self.col = graph.row.long(), graph.col.long()
-        self.encoder, self.decoder = nn.Linear(problem.in_channels, hidden), nn.Linear(hidden, problem.classes)
+        self.encoder, self.decoder = (
+            nn.Linear(problem.in_channels, hidden),
+            nn.Linear(hidden, problem.classes),
+        )
         self.query, self.key = nn.Linear(hidden, wide), nn.Linear(hidden, wide)
         self.alpha, self.beta = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))
         self.evaluations = 0
@@ -90,7 +93,9 @@ class Usual(nn.Module):
             ("key", f"{attention}.key"),
         ):
             layer = self.get_submodule(name)
-            layer.load_state_dict({k: state[f"{source}.{k}"][0].detach().clone() for k in ("weight", "bias")})
+            layer.load_state_dict(
+                {k: state[f"{source}.{k}"][0].detach().clone() for k in ("weight", "bias")}
+            )
 
 
 def usual_epoch(
@@ -186,7 +191,11 @@ def main() -> None:
                 flush=True,
             )
     if options.out is not None:
-        result = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__, "rows": rows}
+        result = {
+            "machine": platform.processor() or platform.machine(),
+            "torch": torch.__version__,
+            "rows": rows,
+        }
         options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
