@@ -184,10 +184,11 @@ def main() -> None:
             torch.manual_seed(0)
             row = compare(variant, options.repeats)
             rows.append(row)
+            usual, ours = row["usual_seconds"], row["ours_seconds"]
+            work = row["evaluations_forward"]
             print(
-                f"   {variant:10} {threads} threads {row['usual_seconds']:8.3f} / {row['ours_seconds']:7.3f}"
-                f" = {row['ratio']:5.1f}  (≥ {row['target']:g}; evaluations {row['evaluations_forward']['usual']}"
-                f" / {row['evaluations_forward']['ours']})",
+                f"   {variant:10} {threads} threads {usual:8.3f} / {ours:7.3f} = {row['ratio']:5.1f}"
+                f"  (≥ {row['target']:g}; evaluations {work['usual']} / {work['ours']})",
                 flush=True,
             )
     if options.out is not None:

@@ -46,7 +46,7 @@ def test_quadrature_is_exact_for_polynomials(points):
     for degree in range(2 * points):
         found = sum(w * t**degree for w, t in zip(rule.weights, rule.nodes, strict=True))
         assert found == pytest.approx(1 / (degree + 1), abs=1e-12)
-    assert rule.nodes == sorted(rule.nodes) and 0 < rule.nodes[0] and rule.nodes[-1] < 1
+    assert rule.nodes == sorted(rule.nodes) and rule.nodes[0] > 0 and rule.nodes[-1] < 1
 
 
 def penalties(equation, graph, x, span, **wanted):

@@ -180,8 +180,7 @@ def test_optimisers_are_those_of_torch(kind, decay):
             theirs[k].grad = gradient[k].clone()
             steppers[k].step()
     for k in range(3):
-        # the corrections of Adam are computed in float32
-        torch.testing.assert_close(ours["p"][k], theirs[k].detach(), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(ours["p"][k], theirs[k].detach(), rtol=1e-10, atol=1e-10)
 
 
 def test_optimiser_state_goes_round():

@@ -30,7 +30,7 @@ class Optimiser:
             raise ArgumentError(f"optimiser must be one of {', '.join(RULES)}, got {kind!r}.")
         slots, self.rule = RULES[kind]
         self.rate, self.decay = rate, decay
-        self.step = torch.zeros((), device=rate.device)
+        self.step = torch.zeros((), dtype=torch.float64, device=rate.device)
         self.moments: dict[str, State] = {
             name: {slot: torch.zeros_like(p) for slot in slots} for name, p in parameters.items()
         }
