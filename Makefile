@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
+# two processes, each with one thread of torch
+PYTEST ?= -n 2
 # threads that wait sleep: spinning ones slow everything down where cores are shared
 export OMP_WAIT_POLICY ?= PASSIVE
 BIN    := $(VENV)/bin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_python_blocks_run(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
-        env=None, timeout=300, check=False,
+        env={**os.environ, "GRAND_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "validation" in done.stdout and "torch.Size([2, 4, 8])" in done.stdout

@@ -54,9 +54,9 @@ def step_errors(steps: tuple[float, ...] = STEPS) -> dict[str, list[float]]:
     return found
 
 
-def plot_stability(path: str | os.PathLike[str]) -> Path:
+def plot_stability(path: str | os.PathLike[str], steps: tuple[float, ...] = STEPS) -> Path:
     """The picture: three schemes, error against step size."""
-    errors = step_errors()
+    errors = step_errors(steps)
     figure, axes = new_figure(figsize=(7, 4.3))
     axes.axvspan(1.0, 4.0, color="#f2f2f2", zorder=0)
     axes.axvline(1.0, color=GREY, linestyle="--", linewidth=1.2)
@@ -71,7 +71,7 @@ def plot_stability(path: str | os.PathLike[str]) -> Path:
     for name, (_, colour, marker) in SCHEMES.items():
         first = name.startswith("explicit")  # lies under the semi-implicit curve for small steps
         how = {"markersize": 9 if first else 5, "markerfacecolor": "white" if first else colour}
-        axes.plot(STEPS, errors[name], color=colour, marker=marker, linewidth=1.6, label=name, **how)
+        axes.plot(steps, errors[name], color=colour, marker=marker, linewidth=1.6, label=name, **how)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(STEPS[0] * 0.9, STEPS[-1] * 1.1)

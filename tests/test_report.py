@@ -1,0 +1,82 @@
+"""Pictures: made from files or from the library, without a display, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from pathlib import Path
+
+import pytest
+
+from graphdiffusion.errors import DataError, GraphDiffusionError
+from graphdiffusion.report import plot_diffusion, plot_run, plot_stability, step_errors, style
+
+
+def size(path: Path) -> tuple[int, int]:
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    return struct.unpack(">II", content[16:24])
+
+
+def write_run(folder: Path, chunks: int, finished: bool) -> None:
+    folder.mkdir()
+    lines = [
+        {
+            "kind": "epoch",
+            "chunk": c,
+            "epoch": e,
+            "loss": 2 / (e + c + 1),
+            "val": 0.5,
+            "evaluations": 20 + e,
+        }
+        for c in range(chunks)
+        for e in range(10 - c)
+    ]
+    (folder / "metrics.jsonl").write_text(
+        "".join(f"{json.dumps(line)}\n" for line in lines) + '{"kind": "ep'
+    )
+    if finished:
+        tests = [0.8 + 0.01 * k for k in range(chunks)]
+        summary = {
+            "results": [{"test": t} for t in tests],
+            "test": {"mean": 81.0, "std": 1.0, "ci95": None},
+        }
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+@pytest.mark.parametrize("finished", [True, False])
+def test_plot_run(tmp_path, chunks, finished):
+    folder = tmp_path / "run"
+    write_run(folder, chunks, finished)
+    path = plot_run(folder)
+    assert path == folder / "curves.png"
+    assert size(path) == (1800 if finished else 1350, 465)
+    before = path.read_bytes()
+    assert plot_run(str(folder)).read_bytes() == before
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(DataError, match="no finished epoch"):
+        plot_run(tmp_path)
+
+
+def test_plot_diffusion(tmp_path):
+    path = plot_diffusion(tmp_path / "new" / "diffusion.png")
+    assert size(path)[0] == 1800
+
+
+def test_stability(tmp_path):
+    errors = step_errors((0.5, 0.9, 1.2, 1.5, 3.0))
+    euler, rk4, implicit = errors.values()
+    assert euler[1] < 1e-2 and euler[2] > 1e3  # theorem 1
+    assert rk4[2] < 1e-6 and rk4[3] > 1  # its own limit, 1.39
+    assert all(math.isfinite(e) and e < 1e-2 for e in implicit)  # theorem 2
+    assert size(plot_stability(tmp_path / "stability.png", (0.5, 1.2, 3.0)))[0] == 1050
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(GraphDiffusionError, match="pip install"):
+        style.new_figure()
