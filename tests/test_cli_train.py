@@ -29,7 +29,7 @@ def test_a_run_and_its_folder(toy, capsys):  # noqa: F811
     assert re.fullmatch(r"toy-linear-\d{8}-\d{6}", folder.name)
     assert str(folder) in shown.out and "4 (splits: 2, initialisations of each: 2)" in shown.out
     assert "95% interval" in shown.out and "parameters" in shown.out and "120" in shown.out
-    files = {"config.toml", "log.txt", "metrics.jsonl", "model.safetensors", "summary.json"}
+    files = {"config.toml", "curves.png", "log.txt", "metrics.jsonl", "model.safetensors", "summary.json"}
     assert {p.name for p in folder.iterdir()} == files
     assert stored(str(folder)).data == str(toy.resolve())
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -448,6 +448,7 @@ def test_check_data_returns_what_it_got():
     data = good(edge_weight=torch.ones(2), train_mask=torch.tensor([True, False, False]))
     assert check_data(data) is data
     check_data(good(x=torch.eye(3).to_sparse_csr()))
+    check_data(good(x=torch.eye(3).to_sparse_coo()))
 
 
 MASK = torch.tensor([True, False, False])
@@ -460,7 +461,7 @@ MASK = torch.tensor([True, False, False])
         ({"x": torch.ones(3)}, r"data.x must be of shape \(n, F\)"),
         ({"x": torch.ones(3, 2).double()}, r"float32, got torch.float64; use data.x.float\(\)"),
         ({"x": torch.full((3, 2), torch.nan)}, "NaN or infinity"),
-        ({"x": torch.eye(3).to_sparse_coo()}, "to_sparse_csr"),
+        ({"x": torch.eye(3).to_sparse_csc()}, "to_sparse_csr"),
         ({"edge_index": None}, "data.edge_index must be a tensor"),
         ({"edge_index": torch.ones(2, 2)}, "int64"),
         ({"edge_index": torch.tensor([[0, 3], [1, 0]])}, "holds 0 to 3, but data.x has 3 rows"),

@@ -108,6 +108,16 @@ class Projection(nn.Module):
         return affine(x, self.weight, self.bias).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
 
 
+def head_width(heads: int, attention_dim: int) -> int:
+    """:math:`d_k`, the share of one head."""
+    if heads < 1 or attention_dim < heads or attention_dim % heads:
+        raise ArgumentError(
+            f"attention_dim must be a positive multiple of heads, got attention_dim={attention_dim} "
+            f"and heads={heads}."
+        )
+    return attention_dim // heads
+
+
 class QueryKey(Diffusivity):
     r"""Base of diffusivities that compare :math:`q_i = W_K x_i` with :math:`k_j = W_Q x_j`.
 
@@ -128,12 +138,7 @@ class QueryKey(Diffusivity):
         **how: Any,
     ) -> None:
         super().__init__(**how)
-        if heads < 1 or attention_dim < heads or attention_dim % heads:
-            raise ArgumentError(
-                f"attention_dim must be a positive multiple of heads, got attention_dim={attention_dim} "
-                f"and heads={heads}."
-            )
-        self.dim = attention_dim // heads
+        self.dim = head_width(heads, attention_dim)
         self.factor = 1.0  # of every inner product
         self.query = Projection(channels, heads, self.dim, constant, bias=self.idle_bias() != "query")
         self.key = Projection(channels, heads, self.dim, constant, bias=self.idle_bias() != "key")
@@ -247,12 +252,7 @@ class Bahdanau(Diffusivity):
         self, channels: int, heads: int = 1, attention_dim: int = 16, *, constant: float = 1e-5, **how: Any
     ) -> None:
         super().__init__(**how)
-        if heads < 1 or attention_dim < heads or attention_dim % heads:
-            raise ArgumentError(
-                f"attention_dim must be a positive multiple of heads, got attention_dim={attention_dim} "
-                f"and heads={heads}."
-            )
-        dim = attention_dim // heads
+        dim = head_width(heads, attention_dim)
         self.project = Projection(channels, heads, dim, constant, bias=False)
         self.vector = nn.Parameter(torch.empty(heads, dim, 2))
         self.reset_parameters()

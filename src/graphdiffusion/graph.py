@@ -294,11 +294,15 @@ def as_graph(
     """The graph of an ``edge_index``; built once for a tensor and remembered as long as it lives."""
     if isinstance(edge_index, Graph):
         return edge_index
-    version = None if edge_weight is None else edge_weight._version
-    key = (edge_index._version, num_nodes, id(edge_weight), version, self_loops)
-    found = _built.get(edge_index)
-    if found is None or found[0] != key:
+    if edge_index.is_inference():  # nobody could tell whether it has been changed since
+        return Graph.from_edge_index(edge_index, num_nodes, edge_weight, self_loops)
+    weight_version = None if edge_weight is None else edge_weight._version
+    key = (num_nodes, id(edge_weight), weight_version, self_loops)
+    version, graphs = _built.get(edge_index, (None, {}))
+    if version != edge_index._version:
+        graphs = {}
+        _built[edge_index] = (edge_index._version, graphs)
+    if key not in graphs:
         graph = Graph.from_edge_index(edge_index, num_nodes, edge_weight, self_loops)
-        # the weight is kept alive with the entry, so that its id stays its own
-        found = _built[edge_index] = (key, graph, edge_weight)
-    return found[1]
+        graphs[key] = (graph, edge_weight)  # the weight is kept alive, so that its id stays its own
+    return graphs[key][0]

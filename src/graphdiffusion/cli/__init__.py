@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 
 import typer
@@ -14,6 +13,9 @@ from . import about, reproduce, runs, train, tune
 from .messages import one_sentence, say
 
 __all__ = ["app", "main"]
+
+# before torch starts its threads: those that wait sleep, and leave shared cores to others
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(
     name="grand",
@@ -35,7 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done; 2: the input cannot be used, with one sentence on standard error; 130: interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
     try:
         code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:

@@ -12,7 +12,7 @@ import typer
 from .. import __version__
 
 _ROOT = typer.Option(help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
-_PACKAGES = ("torch", "torch_geometric", "torchdiffeq", "numpy", "scipy", "scikit-learn", "safetensors")
+_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
 _EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "knn": "pynndescent", "ogb": "ogb"}
 
 

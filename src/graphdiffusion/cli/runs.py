@@ -75,7 +75,8 @@ def predict(
     if data is None or _same(data, found.config.data):
         graph, probabilities = found.data, found.predict(member=number)
     else:
-        graph = open_data(data, root=found.config.root or None, lcc=found.config.lcc)
+        settings = found.config
+        graph = open_data(data, settings.root or None, settings.lcc, settings.directed)
         probabilities = found.predict(graph, number)
     ids = graph.get("node_ids") or range(len(probabilities))
     text = io.StringIO(newline="")

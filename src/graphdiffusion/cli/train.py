@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -183,22 +185,40 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool) -> None:
         if not resume:
             _remove_if_useless(out)
         raise
+    _draw(out)
     print_summary(out)
+
+
+def _draw(folder: Path) -> None:
+    """Curves beside the results, where matplotlib is at hand."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        from ..report import plot_run
+
+        plot_run(folder)
 
 
 def _rehearse(config: Config, problem: Problem) -> None:
     """Meet, before anything is written, the errors that splits and model would raise later."""
+    from ..solvers import FixedStep, warn_if_unstable
     from ..training import build_model, protocol
     from ..training.problem import member_splits
 
-    build_model(config, problem.in_channels, problem.classes, 0)
+    layer = build_model(config, problem.in_channels, problem.classes, 0).diffusion
+    if isinstance(layer.solver, FixedStep):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_if_unstable(layer.solver, config.alpha)
+        for warning in found:
+            say(str(warning.message))
     for first in {member.split: member for member in protocol(config)}.values():
         member_splits(config, problem.data, [first])
 
 
 def _remove_if_useless(folder: Path) -> None:
     """A run that failed before it had anything to go on from leaves nothing behind."""
-    if not (folder / "checkpoint.safetensors").exists() and not (folder / "chunks").exists():
+    metrics = folder / "metrics.jsonl"
+    begun = metrics.exists() and metrics.stat().st_size > 0
+    if not begun and not any((folder / name).exists() for name in ("checkpoint.safetensors", "chunks")):
         shutil.rmtree(folder)
 
 

@@ -109,7 +109,7 @@ def _search(
     space = {k: v for k, v in read_space(file or config.variant).items() if k not in fixed}
     if not space:
         raise ConfigError("every option of the space is fixed on the command line: nothing to search.")
-    graph = open_data(config.data, root=config.root or None, lcc=config.lcc)
+    graph = open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)
     if not split_chosen and has_fixed_split(config, graph):
         config = config.but(split="given")
     name = f"{Path(config.data).stem.lower()}-{config.variant}-{config.split}"

@@ -10,7 +10,7 @@ from graphdiffusion.errors import DataError
 def check_data(data: Data) -> Data:
     """Return `data` unchanged if it can be trained on, otherwise say what is wrong with it.
 
-    Expected: `x` (n, F) float32, finite, dense or sparse CSR; `edge_index` (2, E) int64 with
+    Expected: `x` (n, F) float32, finite, dense or sparse (CSR, COO); `edge_index` (2, E) int64 with
     entries in 0..n-1; `y` (n,) int64, -1 where unlabelled; optionally `edge_weight` (E,) floating
     point, finite and positive, and disjoint masks (n,) bool of labelled nodes.
 
@@ -38,13 +38,13 @@ def _is(value: torch.Tensor) -> str:
 
 def _check_features(data: Data) -> int:
     x = _tensor(data, "x", "a graph without features can take a sparse identity matrix")
-    if x.layout not in (torch.strided, torch.sparse_csr):
+    if x.layout not in (torch.strided, torch.sparse_csr, torch.sparse_coo):
         raise DataError(f"data.x has the layout {x.layout}; use data.x.to_sparse_csr()")
     if x.dim() != 2 or 0 in x.shape:
         raise DataError(f"data.x must be of shape (n, F), neither of them zero, got {_is(x)}")
     if x.dtype != torch.float32:
         raise DataError(f"data.x must be float32, got {x.dtype}; use data.x.float()")
-    values = x if x.layout == torch.strided else x.values()
+    values = x if x.layout == torch.strided else (x.coalesce() if x.is_sparse else x).values()
     if not bool(torch.isfinite(values).all()):
         raise DataError("data.x holds NaN or infinity; replace them, for instance by nan_to_num")
     return x.size(0)

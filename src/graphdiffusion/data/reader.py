@@ -112,12 +112,14 @@ def read_folder(path: PathLike, *, directed: bool = False) -> Data:
     return data
 
 
-def open_data(name_or_path: PathLike, root: PathLike | None = None, lcc: bool = True) -> Data:
+def open_data(
+    name_or_path: PathLike, root: PathLike | None = None, lcc: bool = True, directed: bool = False
+) -> Data:
     """A known data set by name (see `load_data`), or a user's folder or .npz (see `read_folder`).
 
     A name wins over a folder that is called the same; write `./cora` for the folder.
     With `lcc`, only the largest connected component of a known data set is kept; of a user's graph
-    no node is ever left out.
+    no node is ever left out. With `directed`, the edges of a user's graph keep their directions.
     """
     name = os.fspath(name_or_path)
     if is_dataset(name):
@@ -128,7 +130,7 @@ def open_data(name_or_path: PathLike, root: PathLike | None = None, lcc: bool = 
             dataset_info(name)
         except DataError as error:
             raise DataError(f"{error}; nor is there a folder or file of that name") from None
-    return read_folder(path)
+    return read_folder(path, directed=directed)
 
 
 def _part(folder: Path, stem: str, suffixes: Sequence[str]) -> Path | None:

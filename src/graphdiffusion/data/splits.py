@@ -136,7 +136,7 @@ def planetoid_split(data: Data) -> Split:
     if missing:
         raise DataError(
             f"{data.get('name') or 'this graph'} carries no fixed split ({', '.join(missing)} "
-            "missing); use random_split(data.y, seed)"
+            "missing); take a random split"
         )
     return Split(data.train_mask, data.val_mask, data.test_mask)
 

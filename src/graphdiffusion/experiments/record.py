@@ -207,7 +207,7 @@ class Book:
             f"Search {self.name}: {trials} trials on {self.config.data}, {self.config.variant}, "
             f"{self.config.split} splits, successive halving.\n"
             f"Validation {100 * first.mean:.2f} ± {100 * first.std:.2f}% over {len(seeds)} trainings "
-            f"with seeds from {seeds[0]}; the test nodes were not read."
+            f"with seeds from {seeds[0]}; the test nodes of these splits were not read."
         )
         write_bytes(self.folder / "best.toml", preset_text(board.best, self.space, header).encode())
 

@@ -125,4 +125,4 @@ def _board(book: Book, ranked: Sequence[Outcome], finals: dict[int, list[float]]
 
 
 def _data(config: Config) -> Data:
-    return open_data(config.data, root=config.root or None, lcc=config.lcc)
+    return open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
 from ..dynamics import Flow
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
 from ..ops.noise import derive
 from ..regularisers import Quadrature, path_penalty
 from ..solvers import Solution, Stats, integrate
 from .diffusion import GraphDiffusion
-from .modules import BatchNorm, Dropout, Features, Linear, as_features
+from .modules import BatchNorm, Dropout, Features, Linear, SparseFeatures, as_features
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class GRAND(nn.Module):
         for name, rate in (("input_dropout", input_dropout), ("dropout", dropout)):
             if not 0 <= rate < 1:
                 raise ArgumentError(f"{name} must lie in [0, 1), got {rate}.")
+        if augment < 0:
+            raise ArgumentError(f"augment must not be negative, got {augment}.")
         for name, size in (("in_channels", in_channels), ("hidden_channels", hidden_channels)):
             if size < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {size}.")
@@ -131,6 +133,11 @@ class GRAND(nn.Module):
             raise ShapeError(
                 f"x must have {self.encoder.weight.shape[-1]} features a node, got {tuple(x.shape)}."
             )
+        values = x.values if isinstance(x, SparseFeatures) else x
+        if values.dtype != self.encoder.weight.dtype:
+            raise DtypeError(
+                f"x must be {self.encoder.weight.dtype}, as the model is, got {values.dtype}: convert one."
+            )
         graph = self.diffusion.graph(edge_index, x.shape[-2], edge_weight)
         if key is None:
             lead = x.shape[:-2]
@@ -138,13 +145,13 @@ class GRAND(nn.Module):
         state = self._encode(x, labels, key)
         flow = self.diffusion.bind(state, graph)
         if sweep is not None:
-            times = _times(sweep, self.diffusion.time)
+            times = _times(sweep, self.diffusion.span)
             solution = self._integrate(flow, state, times[-1], times, check)
             assert solution.states is not None
             return Output(self._decode(solution.states, key), state.new_zeros(()), solution.stats)
         penalised = self.training and (self.kinetic > 0 or self.jacobian > 0)
-        nodes = _times(Quadrature().nodes, self.diffusion.time) if penalised else None
-        solution = self._integrate(flow, state, self.diffusion.time, nodes, check)
+        nodes = _times(Quadrature().nodes, self.diffusion.span) if penalised else None
+        solution = self._integrate(flow, state, self.diffusion.span, nodes, check)
         penalty = state.new_zeros(())
         if nodes is not None:
             assert solution.states is not None
@@ -152,7 +159,7 @@ class GRAND(nn.Module):
                 flow,
                 solution.states,
                 nodes,
-                self.diffusion.time,
+                self.diffusion.span,
                 Quadrature(),
                 derive(key, 2),
                 kinetic=self.kinetic > 0,

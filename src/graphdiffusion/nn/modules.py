@@ -24,7 +24,7 @@ class SparseFeatures:
     @classmethod
     def from_tensor(cls, x: Tensor) -> SparseFeatures:
         """From a torch sparse matrix (CSR or COO) ``(n, F)``."""
-        coo = (x.to_sparse_coo() if x.layout == torch.sparse_csr else x).coalesce()
+        coo = (x if x.layout == torch.sparse_coo else x.to_sparse_coo()).coalesce()
         if coo.dim() != 2 or not coo.values().is_floating_point():
             raise DataError(
                 f"sparse features must be a matrix of floats (n, F), got {tuple(x.shape)} {x.dtype}."
@@ -114,10 +114,11 @@ class BatchNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             var, mean = torch.var_mean(x, dim=-2, correction=0)
-            n = x.shape[-2]
-            with torch.no_grad():
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_var.lerp_(var * (n / max(n - 1, 1)), self.momentum)
+            n, batch = x.shape[-2], tuple(range(mean.dim() - self.running_mean.dim()))
+            with torch.no_grad():  # what leads x beyond the members is a batch
+                running = (v.mean(batch) if batch else v for v in (mean, var * (n / max(n - 1, 1))))
+                self.running_mean.lerp_(next(running), self.momentum)
+                self.running_var.lerp_(next(running), self.momentum)
         else:
             mean, var = self.running_mean, self.running_var
         scale = self.weight * torch.rsqrt(var + self.eps)

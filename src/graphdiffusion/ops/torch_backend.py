@@ -8,6 +8,7 @@ the blocks of a block-diagonal matrix, whose rows are worked through one block a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
 
@@ -15,6 +16,10 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph, Pattern
+
+# what torch says of its CSR tensors, once in every process; the products used here are tested
+for _said in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+    warnings.filterwarnings("ignore", message=_said)
 
 LEAKY_SLOPE = 0.2  # as in GAT
 TOGETHER = 2**22  # entries of all blocks in one call: their indices are held in memory

@@ -40,6 +40,7 @@ __all__ = [
     "Solver",
     "Stats",
     "integrate",
+    "warn_if_unstable",
 ]
 
 Gradient = Literal["backprop", "checkpoint", "adjoint"] | Adjoint

@@ -72,7 +72,7 @@ class AdamsMoulton4(FixedStep):
             new = torch.addcmul(base, field(t, guess), h, value=self.weights[0])
             stats.inner_iterations += 1
             change = (new.detach() - guess.detach()).abs().amax((-2, -1), keepdim=True)
-            going = ~(change <= scale)
+            going = (change > scale) & torch.isfinite(change)  # a member that is NaN stays so, alone
             if not bool(going.any()):
                 return new
             # a member that has converged stands still, as it would alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -37,8 +38,16 @@ class Config:
     inits: int = _option(1, "Initialisations for each split.", "data", 1)
     seed: int = _option(0, "First seed of splits and initialisations.", "data", 0)
     development: int = _option(0, "Nodes for training and validation; 0: the paper's.", "data", 0)
-    per_class: int = _option(20, "Training nodes of each class in a random split.", "data", 1)
-    self_loops: float = _option(1.0, "Weight of the self-loop of every node; 0: none.", "data", 0)
+    per_class: int = _option(
+        0,
+        "Training nodes of each class in a random split; 0: the paper's 20, fewer on a small graph.",
+        "data",
+        0,
+    )
+    directed: bool = _option(False, "Keep the directions of the edges of one's own graph.", "data")
+    self_loops: float = _option(
+        1.0, "Weight of the self-loop of every node (with reweight); 0: no loops.", "data", 0
+    )
 
     variant: Literal["linear", "nonlinear", "nonlinear-rewired"] = _option(
         "linear", "GRAND-l, GRAND-nl or GRAND-nl-rw.", "model"
@@ -54,7 +63,7 @@ class Config:
     scale: Literal["sqrt", "dim"] = _option("sqrt", "Scaled dot: divide by √d_k or by d_k.", "model")
     normaliser: Literal["softmax", "squareplus"] = _option("squareplus", "Edge normaliser.", "model")
     over: Literal["rows", "columns"] = _option("columns", "What sums to one.", "model")
-    reweight: bool = _option(False, "Multiply the attention by edge weights.", "model")
+    reweight: bool = _option(True, "Multiply the attention by edge weights, if there are any.", "model")
     alpha: float = _option(0.5, "Start of α, learnt in (0, 1); 1: fixed at 1.", "model", 0, 1)
     source: bool = _option(True, "Add the source term βx₀ with learnt β.", "model")
     detach_source: bool = _option(False, "No gradient through the source's x₀.", "model")
@@ -77,6 +86,16 @@ class Config:
     rewire_t: float = _option(3.0, "Time of the heat kernel.", "rewiring", 0)
     rewire_k: int = _option(32, "Entries kept for each node.", "rewiring", 1)
     keep: float = _option(0.9, "nonlinear-rewired: share of edges kept by attention.", "rewiring", 0, 1)
+    threshold: float = _option(
+        0.0, "nonlinear-rewired: keep edges of attention above this instead; 0: off.", "rewiring", 0, 1
+    )
+    mass: float = _option(
+        0.0,
+        "nonlinear-rewired: keep edges that hold this share of attention instead; 0: off.",
+        "rewiring",
+        0,
+        1,
+    )
 
     solver: Literal[
         "auto",
@@ -93,7 +112,9 @@ class Config:
         "semi-implicit",
     ] = _option("auto", "Scheme; auto: the closed form for the linear variant, else dopri5.", "solver")
     step_size: float = _option(1.0, "Step τ of the fixed-step schemes.", "solver", 0)
-    rtol: float = _option(1e-3, "Relative tolerance of adaptive and implicit schemes.", "solver", 0)
+    rtol: float = _option(
+        1e-3, "Relative tolerance of the adaptive schemes and of Adams-Moulton.", "solver", 0
+    )
     atol: float = _option(1e-4, "Absolute tolerance likewise.", "solver", 0)
     gradient: Literal["backprop", "checkpoint", "adjoint"] = _option(
         "backprop", "How gradients are computed.", "solver"
@@ -133,6 +154,10 @@ class Config:
             )
         if self.solver == "exponential" and self.variant != "linear":
             raise ConfigError("solver exponential is for the linear variant only; take dopri5 or rk4.")
+        if self.threshold and self.mass:
+            raise ConfigError(f"give threshold or mass, not both; got {self.threshold} and {self.mass}.")
+        if self.keep == 0:
+            raise ConfigError("keep must lie in (0, 1]: with 0 no edge would be left.")
         if self.rtol == 0 and self.atol == 0:
             raise ConfigError("rtol and atol must not both be 0.")
 
@@ -202,8 +227,11 @@ def _coerced(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
             hint_text = f" Did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint_text}")
         return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+    if not isinstance(value, bool):  # numbers of NumPy are numbers too
+        if hint is float and isinstance(value, numbers.Real):
+            value = float(value)
+        elif hint is int and isinstance(value, numbers.Integral):
+            value = int(value)
     if type(value) is not hint:
         raise ConfigError(f"{name} must be {_article(hint)}, got {value!r}.")
     low, high = meta["low"], meta["high"]

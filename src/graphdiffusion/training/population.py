@@ -183,6 +183,8 @@ class Population:
             fraction = self.sweep_times[at]
         self.score.copy_(accuracy)
         improved = score > self.best_score
+        if self.config.patience:  # a member out of patience changes no more, whenever it is let go
+            improved &= self.epoch - self.best_epoch <= self.config.patience
         for name, value in state.items():
             shape = (-1, *[1] * (value.dim() - 1))
             self.best[name].copy_(torch.where(improved.view(shape), value, self.best[name]))

@@ -49,6 +49,9 @@ from .config import Config
 PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
 
 
+PER_CLASS = 20  # training nodes of a class in the paper's random splits
+
+
 @dataclass(frozen=True)
 class Member:
     """One training: a split, an initialisation, and options in place of the configuration's."""
@@ -84,7 +87,7 @@ class Problem:
 def load_problem(config: Config, data: Data | None = None) -> Problem:
     """Read the data of a configuration (or take the given ``data``), rewire, and build the graph."""
     if data is None:
-        data = open_data(config.data, root=config.root or None, lcc=config.lcc)
+        data = open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)
     data = check_data(data)
     if int((data.y >= 0).sum()) == 0:
         raise DataError("the data has no labels: give some nodes a class to learn from.")
@@ -138,22 +141,30 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
                     "split random."
                 )
         return stack_splits([fixed] * len(members))
-    development = config.development
+    development, per_class = config.development, config.per_class
+    info, labels = _published(config, data), data.y[data.y >= 0]
+    if per_class == 0:
+        # the paper's; on one's own graph at most half of the smallest class, so that some are left
+        smallest = int(labels.bincount()[labels.unique()].min())
+        per_class = PER_CLASS if info is not None else max(1, min(PER_CLASS, smallest // 2))
     if development == 0:
-        info = _published(config, data)
-        labelled = int((data.y >= 0).sum())
-        development = info.development if info and info.development else default_development(labelled)
+        known = info is not None and info.development > 0
+        development = info.development if info and known else default_development(labels.numel())
     found: dict[int, Split] = {}
     for member in members:
         if member.split not in found:
             found[member.split] = random_split(
-                data.y, member.split, development=development, per_class=config.per_class
+                data.y, member.split, development=development, per_class=per_class
             )
     return stack_splits([found[member.split] for member in members])
 
 
 def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GRAND:
     """The model of a configuration with the weights of a seed; torch's own generator is left alone."""
+    rule = {}
+    if config.variant == "nonlinear-rewired":
+        others = {"threshold": config.threshold, "mass": config.mass}
+        rule = {name: value for name, value in others.items() if value} or {"keep": config.keep}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return GRAND(
@@ -181,7 +192,7 @@ def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GR
             alpha=None if config.alpha == 1 else config.alpha,
             source=config.source,
             detach_source=config.detach_source,
-            keep=config.keep,
+            **rule,
             learn_time=config.learn_time,
             solver=build_solver(config),
             gradient=(

@@ -56,7 +56,12 @@ class Run:
     @cached_property
     def data(self) -> Data:
         """The data that the run was trained on, read again."""
-        return open_data(self.config.data, root=self.config.root or None, lcc=self.config.lcc)
+        return open_data(
+            self.config.data,
+            root=self.config.root or None,
+            lcc=self.config.lcc,
+            directed=self.config.directed,
+        )
 
     @cached_property
     def problem(self) -> Problem:
