@@ -28,7 +28,7 @@ class Adaptive(Solver):
     """
 
     tableau: Tableau
-    safety, shrink, grow = 0.9, 0.2, 5.0
+    safety, shrink, grow = 0.9, 0.2, 10.0
 
     def __init__(
         self,

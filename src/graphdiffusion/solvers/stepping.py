@@ -91,7 +91,7 @@ class FixedStep(Solver):
     ) -> Tensor:
         counted = Counted(field, stats, None)
         span = end - start
-        steps = torch.ceil(span.detach() / self.step_size - 1e-9).clamp_min(1)
+        steps = torch.ceil(span.detach() / self.step_size - 1e-6).clamp_min(1)
         longest = self.max_steps or int(steps.max())
         size = span / steps
         stats.last_step = size.detach()
