@@ -18,7 +18,7 @@ from .errors import ConfigError, DataError
 from .nn import as_features
 from .training.config import Config
 from .training.population import Population
-from .training.problem import Member, build_graph, build_model, load_problem, pick_device
+from .training.problem import Member, build_graph, build_model, default_per_class, load_problem, pick_device
 from .training.runs import unlabelled
 from .training.trainer import Result
 
@@ -165,7 +165,8 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train = data.get("train_mask") if mask is None else mask
         if train is None:
             size = default_development(int(labelled.sum()))
-            return random_split(y, self.seed, development=size, per_class=self.per_class)
+            per_class = self.per_class or default_per_class(y[y >= 0])
+        return random_split(y, self.seed, development=size, per_class=per_class)
         train = labelled & _checked(train, labelled)
         val = data.get("val_mask")
         val = val & ~train if val is not None else torch.zeros_like(train)

@@ -14,8 +14,6 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x Wᵀ + b``: x ``(..., n, i)``, weight ``(..., o, i)``, bias ``(..., o)`` → ``(..., n, o)``."""
     if weight.dim() == 2:
         return linear(x, weight, bias)
-    if len(weight) == 1 and weight.dim() == 3 and x.dim() == 3:  # one member: no batch to set up
-        return linear(x, weight[0], None if bias is None else bias[0])
     if bias is None:
         return x @ weight.mT
     if x.dim() == weight.dim() == 3 and len(x) == len(weight):

@@ -144,9 +144,7 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
     development, per_class = config.development, config.per_class
     info, labels = _published(config, data), data.y[data.y >= 0]
     if per_class == 0:
-        # the paper's; on one's own graph at most half of the smallest class, so that some are left
-        smallest = int(labels.bincount()[labels.unique()].min())
-        per_class = PER_CLASS if info is not None else max(1, min(PER_CLASS, smallest // 2))
+        per_class = PER_CLASS if info is not None else default_per_class(labels)
     if development == 0:
         known = info is not None and info.development > 0
         development = info.development if info and known else default_development(labels.numel())
@@ -157,6 +155,12 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
                 data.y, member.split, development=development, per_class=per_class
             )
     return stack_splits([found[member.split] for member in members])
+
+
+def default_per_class(labels: Tensor) -> int:
+    """The paper's 20, but at most half of the smallest class, so that some are left to validate and test."""
+    smallest = int(labels.bincount()[labels.unique()].min())
+    return max(1, min(PER_CLASS, smallest // 2))
 
 
 def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GRAND:
