@@ -165,8 +165,8 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train = data.get("train_mask") if mask is None else mask
         if train is None:
             size = default_development(int(labelled.sum()))
-            per_class = self.per_class or default_per_class(y[y >= 0])
-        return random_split(y, self.seed, development=size, per_class=per_class)
+            per_class = self.per_class or default_per_class(y[labelled])
+            return random_split(y, self.seed, development=size, per_class=per_class)
         train = labelled & _checked(train, labelled)
         val = data.get("val_mask")
         val = val & ~train if val is not None else torch.zeros_like(train)

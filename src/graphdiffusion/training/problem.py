@@ -158,7 +158,7 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
 
 
 def default_per_class(labels: Tensor) -> int:
-    """The paper's 20, but at most half of the smallest class, so that some are left to validate and test."""
+    """The paper's 20, but at most half of the smallest class: some are left to validate and test."""
     smallest = int(labels.bincount()[labels.unique()].min())
     return max(1, min(PER_CLASS, smallest // 2))
 
