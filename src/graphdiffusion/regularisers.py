@@ -49,7 +49,7 @@ def jacobian_norm(flow: Flow, t: Tensor, x: Tensor, key: Tensor) -> Tensor:
         x = x.detach().requires_grad_()
     with torch.enable_grad():
         change = flow(t, x)
-        signs = (random_bits(key, x[..., :, :].shape[-2] * x.shape[-1]) & 1) * 2 - 1
+        signs = (random_bits(key, x.shape[-2] * x.shape[-1]) & 1) * 2 - 1
         signs = signs.to(x.dtype).reshape(*key.shape, *x.shape[-2:]).expand_as(x)
         (product,) = torch.autograd.grad(change, x, signs, create_graph=True)
     return product.square().mean((-2, -1))

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ..graph import Graph, Pattern
+from . import torch_backend
 from .backends import backend
 
 
@@ -119,11 +120,8 @@ class Combine(Function):
         c, *states = ctx.saved_tensors
         d_c = None
         if ctx.needs_input_grad[0]:
-            dots = _differentiable_dots if torch.is_grad_enabled() else backend(grad).dots
+            # asked to be differentiable: the one written in torch, which autograd can follow
+            dots = (torch_backend if torch.is_grad_enabled() else backend(grad)).dots
             d_c = torch.stack([dots(grad, state) for state in states])
         wanted = ctx.needs_input_grad[1:]
         return d_c, *(s[:, None, None] * grad if w else None for s, w in zip(c, wanted, strict=True))
-
-
-def _differentiable_dots(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum((1, 2))

@@ -7,7 +7,7 @@ import os
 import torch
 
 from ..nn import SparseFeatures
-from ..solvers.exponential import number_of_terms
+from ..solvers.exponential import default_tolerance, number_of_terms
 from .config import Config
 from .problem import Problem
 
@@ -17,7 +17,7 @@ def member_bytes(problem: Problem, config: Config) -> int:
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
     state = 4 * nodes * (config.hidden + config.augment)
     if config.variant == "linear" and config.solver in ("auto", "exponential"):
-        tensors = number_of_terms(torch.tensor(config.time), 1e-8) + 8
+        tensors = number_of_terms(torch.tensor(config.time), default_tolerance(torch.float32)) + 8
         saved = tensors * state + 4 * edges * (2 * config.heads + 4)
     else:
         # every evaluation keeps the state, queries and keys, and the mean attention
