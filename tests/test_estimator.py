@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from test_cli_basics import write_graph
 
 from graphdiffusion import GRANDClassifier
 from graphdiffusion.data import open_data
-from graphdiffusion.errors import ConfigError, DataError
+from graphdiffusion.errors import ConfigError, DataError, TooManyEvaluations
 from graphdiffusion.training import Config
 
 SMALL = {"hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 15, "per_class": 4}
@@ -80,6 +80,18 @@ def test_masks(data):
 def test_patience(data):
     stopped = GRANDClassifier(**{**SMALL, "epochs": 200}, patience=2).fit(data)
     assert stopped.result_.epochs == stopped.result_.best_epoch + 3 < 200
+
+
+def test_an_integration_that_fails(data):
+    stiff = {**SMALL, "variant": "nonlinear", "solver": "dopri5"}
+    tight = {"max_evaluations": 40, "rtol": 1e-7, "atol": 1e-9}
+    with pytest.raises(TooManyEvaluations, match="Loosen rtol and atol"):
+        GRANDClassifier(**stiff, config=tight).fit(data)
+    fast = GRANDClassifier(**{**stiff, "epochs": 50}, rate=0.5, config={"max_evaluations": 40})
+    with pytest.warns(ConvergenceWarning, match=r"training ends after \d+ epochs: .*max_evaluations=40"):
+        fast.fit(data)
+    assert 0 <= fast.result_.best_epoch < fast.result_.epochs < 50
+    assert fast.predict(data).shape == (60,) and fast.result_.val > 0.3
 
 
 def test_errors(data):

@@ -16,7 +16,7 @@ from graphdiffusion.data import open_data
 from graphdiffusion.errors import ConfigError, SolverError
 from graphdiffusion.experiments import Plan, Range, Trial, read_space
 from graphdiffusion.experiments.presets import VARIANTS, preset_text
-from graphdiffusion.experiments.race import Workshop, rungs, scores, survivors
+from graphdiffusion.experiments.race import Workshop, race, rungs, scores, survivors
 from graphdiffusion.experiments.record import SEARCH_SEEDS
 from graphdiffusion.experiments.search import search
 from graphdiffusion.experiments.space import draw, draw_trials, parse_space
@@ -240,6 +240,74 @@ def test_failed_integrations_are_outcomes(config, monkeypatch):
     assert {e.score for e in board.entries if e.options["hidden"] == 4} == {None}
     with pytest.raises(ConfigError, match="no trial could be trained"):
         search(config.but(hidden=4), SPACE, Plan(trials=1, families=1))
+
+
+def race_of(config, trials, monkeypatch, seeds=(SEARCH_SEEDS, 7), **more):
+    """All trials of a family in one lane."""
+    monkeypatch.setattr("graphdiffusion.experiments.race.chunk_size", lambda *_: 100)
+    workshop = Workshop(open_data(config.data), torch.device("cpu"))
+    how = {"grace": 4, "reduction": 1.5, "earlier": {}, "budget": math.inf, "note": lambda line: None}
+    how |= {"reached": lambda rung, outcomes: None, **more}
+    return {o.trial.number: o for o in race(workshop, trials, seeds, **how)}
+
+
+def test_a_failing_trial_leaves_the_others_alone(config, monkeypatch):
+    """One fails at once, one after some epochs: they keep what they truly have."""
+    stiff = config.but(variant="nonlinear", solver="dopri5", max_evaluations=40, epochs=16)
+    well = [Trial(0, stiff.but(rate=0.01)), Trial(1, stiff.but(rate=0.02))]
+    late, early = Trial(2, stiff.but(rate=0.5)), Trial(3, stiff.but(rtol=1e-7, atol=1e-9))
+    reached = []
+    found = race_of(
+        config, [*well, late, early], monkeypatch, reached=lambda rung, o: reached.append((rung, len(o)))
+    )
+    assert {o.trial.family for o in found.values()} == {late.family}
+    alone = race_of(config, well, monkeypatch)
+    for k in (0, 1):
+        assert found[k] == alone[k] and found[k].state == "finished" and found[k].epochs == 16
+    assert (found[3].state, found[3].epochs, found[3].score) == ("failed", 0, -math.inf)
+    assert found[2].state == "finished" and 0 < found[2].epochs < 4 and found[2].score > 0.3
+    assert found[2].rungs == found[3].rungs == {}
+    assert reached == [(4, 4), (6, 2), (9, 2), (14, 2), (16, 2)]  # written down once
+
+
+def test_a_failing_trial_does_not_mean_that_time_is_over(config, monkeypatch):
+    seconds = count()
+    monkeypatch.setattr("graphdiffusion.experiments.race.time.monotonic", lambda: next(seconds))
+    stiff = config.but(variant="nonlinear", solver="dopri5", max_evaluations=40)
+    trials = [Trial(0, stiff), Trial(1, stiff.but(rtol=1e-7, atol=1e-9))]
+    found = race_of(config, trials, monkeypatch, budget=3)
+    assert {k: (o.state, o.epochs) for k, o in found.items()} == {0: ("finished", 4), 1: ("failed", 0)}
+
+
+def test_failures_are_measured_among_the_finalists(config, monkeypatch):
+    monkeypatch.setattr("graphdiffusion.experiments.race.chunk_size", lambda *_: 100)
+    start = config.but(
+        variant="nonlinear", solver="dopri5", max_evaluations=40, rtol=1e-7, atol=1e-9, label_rate=0.2
+    )
+    space = {"rtol": [1e-3], "atol": [1e-5], "label_rate": [0.1, 0.3]}
+    board = search(start, space, Plan(trials=4, families=1, grace=2, finalists=2, final_seeds=2))
+    last = next(e for e in board.entries if e.trial == 0)
+    assert (last.state, last.epochs, last.score, last.mean, last.std) == ("failed", 0, None, 0.0, 0.0)
+    assert board.best.rtol == 1e-3 and board.entries[0].mean > 0.2
+
+
+def test_a_lane_cut_in_two_keeps_who_has_failed(config, monkeypatch):
+    step = Population.step
+
+    def small_only(self):
+        if self.epochs_done == 1 and len(self) > 2:
+            raise torch.OutOfMemoryError
+        step(self)
+
+    monkeypatch.setattr(Population, "step", small_only)
+    monkeypatch.setattr("graphdiffusion.experiments.race.chunk_size", lambda *_: 100)
+    stiff = config.but(variant="nonlinear", solver="dopri5", max_evaluations=40)
+    trials = [Trial(k, stiff.but(rate=0.01 * (k + 1))) for k in range(3)]
+    trials.append(Trial(3, stiff.but(rtol=1e-7, atol=1e-9)))
+    workshop = Workshop(open_data(config.data), torch.device("cpu"))
+    lanes = workshop.advance(workshop.lanes(trials, [SEARCH_SEEDS]), 3)
+    assert len(lanes) == 2
+    assert {k: epochs for k, (_, epochs) in scores(lanes, 1).items()} == {0: 3, 1: 3, 2: 3, 3: 0}
 
 
 def test_a_lane_too_large_for_memory_is_cut_in_two(config, monkeypatch):

@@ -118,6 +118,44 @@ def test_too_many_evaluations(members: bool) -> None:
         integrate(lambda t, y: -1e4 * y, x, 10.0, DormandPrince(max_evaluations=50))
 
 
+@pytest.mark.parametrize("scheme", [HeunEuler, DormandPrince])
+def test_evaluations_are_counted_for_each_member(scheme: Any) -> None:
+    """Members are slow in turns: together they take longer than any of them alone, and may do so."""
+
+    def field(early: Tensor, late: Tensor) -> Any:
+        return lambda t, y: -(early * torch.exp(-4 * t**2) + late * torch.exp(-4 * (t - 2) ** 2)) * y
+
+    rates = torch.tensor([[100.0, 1.0], [1.0, 400.0]], dtype=D)[..., None, None]
+    x, at = normal(2, 4, 2), [1.0]
+    alone = [integrate(field(*rates[:, k]), x[k], 2.0, scheme(), at=at).stats for k in (0, 1)]
+    together = integrate(field(*rates), x, 2.0, scheme(), at=at).stats
+    first, second = (stats.evaluations for stats in alone)
+    assert first < second < together.evaluations
+    integrate(field(*rates), x, 2.0, scheme(max_evaluations=second), at=at)
+    with pytest.raises(TooManyEvaluations) as found:
+        integrate(field(*rates), x, 2.0, scheme(max_evaluations=second - 1), at=at)
+    assert found.value.members.tolist() == [False, True]
+
+
+def test_who_has_failed() -> None:
+    which = torch.tensor([0.0, 1.0, 0.0])[:, None, None]
+    generator = torch.Generator().manual_seed(0)
+
+    def noisy(t: Tensor, x: Tensor) -> Tensor:
+        return torch.where(which == 1, torch.randn(x.shape, generator=generator), -x)
+
+    rtol = torch.where(which == 1, 1e-9, 1e-3)
+    with pytest.raises(StepSizeUnderflow) as noise:
+        integrate(noisy, normal(3, 4, 2, dtype=torch.float32), 1.0, DormandPrince(rtol, rtol / 1000))
+    with pytest.raises(NotConverged) as corrector:
+        integrate(lambda t, y: -y - 5 * which * y, normal(3, 4, 2), 6.0, AdamsMoulton4(1.0))
+    for error in (noise.value, corrector.value):
+        assert error.members.tolist() == [False, True, False]
+    with pytest.raises(NotConverged) as single:  # one model, nobody to name
+        integrate(lambda t, y: -6 * y, normal(4, 2), 6.0, AdamsMoulton4(1.0))
+    assert single.value.members.shape == ()
+
+
 def test_state_that_turns_nan() -> None:
     def breaks(t: Tensor, x: Tensor) -> Tensor:
         return torch.where(t > 0.5, torch.nan, -x)
@@ -173,6 +211,24 @@ def test_linear_solve_that_does_not_converge(flow: Flow) -> None:
             max_iterations=2,
             stats=Stats(),
         )
+
+
+def test_a_linear_solve_that_fails_is_that_of_its_member(flow: Flow) -> None:
+    assert flow.values is not None
+    graph, b = flow.graph, normal(3, flow.graph.num_nodes, 3)
+    values = flow.values.detach().repeat(3, 1)
+    c = torch.tensor([0.3, -5.0, 0.8], dtype=D)[:, None, None]
+    how: dict[str, Any] = {"tolerance": 1e-12, "max_iterations": 50, "stats": Stats()}
+    with pytest.raises(NotConverged) as found:  # with a negative τα, beyond what is promised
+        solve(graph, values, c, b, **{**how, "max_iterations": 2})
+    assert found.value.members.tolist() == [False, True, False]
+    # one edge, and a source at its other end: half a step solves it, and then the method breaks down
+    edge = int((graph.row != graph.col).nonzero()[0])
+    values[1], b[1], c[1] = 0.0, 0.0, 1.0
+    values[1, edge] = b[1, graph.col[edge]] = 1.0
+    together, apart = (solve(graph, values[k], c[k], b[k], **how) for k in ([0, 1, 2], [0, 2]))
+    assert torch.equal(together[[0, 2]], apart)
+    assert together[1, graph.row[edge]].tolist() == [0.25] * 3
 
 
 def test_structure_is_needed(flow: Flow, small: Graph) -> None:

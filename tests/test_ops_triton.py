@@ -114,6 +114,8 @@ if not INTERPRETED:
 
 else:
     triton_backend = pytest.importorskip("graphdiffusion.ops.triton_backend")
+    from graphdiffusion.ops import triton_attention
+    from graphdiffusion.ops.dense import affines
     from graphdiffusion.ops.triton_spmm import SpmmTiling
 
     pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of lanes masked out
@@ -158,12 +160,91 @@ else:
         if not add:
             close(triton_backend.spmm(graph, values, x, transpose, minus=x), exact - x.double())
 
+    @pytest.mark.parametrize("adds", [False, True])
+    @pytest.mark.parametrize(
+        ("members", "d", "dtype"),
+        [(1, 1, torch.float64), (3, 5, torch.float64), (2, 80, torch.float32), (1, 300, torch.float32)],
+    )
+    def test_spmm_backward(members: int, d: int, dtype: torch.dtype, adds: bool) -> None:
+        graph = graph_with_hubs()
+        n = graph.num_nodes
+        values, before = (draw(members, graph.num_edges, dtype=dtype, seed=s) for s in (1, 5))
+        x, g = (draw(members, n, 2 * d, dtype=dtype, seed=s)[..., :d] for s in (2, 3))
+        term = (draw(members, dtype=dtype, seed=4), draw(members, n, d, dtype=dtype, seed=6))
+        out = before.clone() if adds else None
+        found = triton_backend.spmm_backward(graph, values, x, g, term if adds else None, out)
+        exact = torch_backend.spmm_backward(
+            graph, values.double(), x.double(), g.double(),
+            tuple(t.double() for t in term) if adds else None, before.double() if adds else None,
+        )  # fmt: skip
+        assert out is None or found[1] is out
+        for ours, theirs in zip(found, exact, strict=True):
+            close(ours, theirs)
+        less, _ = triton_backend.spmm_backward(graph, values, x, g, minus=g)
+        close(less, torch_backend.spmm(graph, values.double(), g.double(), True) - g.double())
+
     @pytest.mark.parametrize("count", [1, 3, 8, 11])
     def test_combine_and_dots(count: int) -> None:
         states = [draw(3, 9, 5, seed=k) for k in range(count)]
         c = draw(count, 3, seed=20)
+        start = draw(3, 9, 5, seed=21)
         close(triton_backend.combine(c, states), torch_backend.combine(c, states))
-        close(triton_backend.dots(states[0], states[-1]), torch_backend.dots(states[0], states[-1]))
+        close(triton_backend.combine(c, states, start), torch_backend.combine(c, states, start))
+        close(triton_backend.dots(start, states), torch_backend.dots(start, states))
+
+    @pytest.mark.parametrize("wants_c", [False, True])
+    @pytest.mark.parametrize("wanted", [[False, False, False], [True, False, True], [True, True, True]])
+    def test_combine_backward(wanted: list[bool], wants_c: bool) -> None:
+        states = [draw(3, 700, 5, seed=k) for k in range(3)]
+        c, grad = draw(3, 3, seed=20), draw(3, 700, 5, seed=21)
+        d_c, d_states = triton_backend.combine_backward(c, states, grad, wanted, wants_c)
+        exact_c, exact = torch_backend.combine_backward(c, states, grad, wanted, wants_c)
+        assert (d_c is None) == (exact_c is None) == (not wants_c)
+        if d_c is not None:
+            close(d_c, exact_c)
+        assert [s is not None for s in d_states] == wanted
+        for found, right in zip(d_states, exact, strict=True):
+            if found is not None:
+                close(found, right)
+
+    @pytest.mark.parametrize("maps", [1, 2, 3])
+    @pytest.mark.parametrize(
+        ("members", "n", "i", "o"), [(1, 5, 3, 2), (3, 150, 80, 7), (2, 70, 20, 130), (2, 4200, 6, 9)]
+    )
+    def test_affine(members: int, n: int, i: int, o: int, maps: int) -> None:
+        """Rows with gaps, weights of every member, and a bias; against float64."""
+        x = draw(members, n, 2 * i, dtype=torch.float32)[..., :i].requires_grad_()
+        pairs = []
+        for k in range(maps):
+            weight = draw(members, o, i, dtype=torch.float32, seed=2 + k).requires_grad_()
+            bias = draw(members, o, dtype=torch.float32, seed=9 + k).requires_grad_() if k != 1 else None
+            pairs.append((weight, bias))
+        leaves = [x, *(t for pair in pairs for t in pair if t is not None)]
+        with ops.use_backend("triton"):
+            out = affines(x, pairs)
+            grads = [draw(*y.shape, dtype=torch.float32, seed=30 + k) for k, y in enumerate(out)]
+            found = torch.autograd.grad(out, leaves, grads)
+        twins = [t.detach().double().requires_grad_() for t in leaves]
+        left = iter(twins[1:])
+        same = [(next(left), None if b is None else next(left)) for _, b in pairs]
+        with ops.use_backend("torch"):
+            exact = affines(twins[0], same)
+            right = torch.autograd.grad(exact, twins, [g.double() for g in grads])
+        for a, b in zip([*out, *found], [*exact, *right], strict=True):
+            close(a, b, 1e-6)
+
+    def test_affine_twice_differentiable() -> None:
+        x, w = draw(2, 5, 4, dtype=torch.float32), draw(2, 3, 4, dtype=torch.float32, seed=2)
+
+        def second(backend: str, dtype: torch.dtype) -> Tensor:
+            a, b = x.to(dtype).requires_grad_(), w.to(dtype).requires_grad_()
+            with ops.use_backend(backend):
+                (first,) = torch.autograd.grad(
+                    affines(a, [(b, None)])[0].pow(3).sum(), a, create_graph=True
+                )
+                return torch.autograd.grad(first.pow(2).sum(), b)[0]
+
+        close(second("triton", torch.float32), second("torch", torch.float64), 1e-5)
 
     @pytest.mark.parametrize(
         ("members", "d", "dtype"),
@@ -242,7 +323,11 @@ else:
     @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
     @pytest.mark.parametrize("activation", ["identity", "leaky_relu", "exp"])
     @pytest.mark.parametrize("weighted", [False, True])
-    def test_step(activation: str, kind: str, over: str, weighted: bool) -> None:
+    @pytest.mark.parametrize("at_once", [2, 8])
+    def test_step(
+        at_once: int, activation: str, kind: str, over: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(triton_attention, "LONG_EDGES", at_once)
         graph = graph_with_hubs()
         q, k = (nodes_with_heads(graph, 1, 2, 2, seed) for seed in (1, 2))
         x = draw(1, graph.num_nodes, 3, seed=3).requires_grad_()

@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 from . import ops
 from .errors import ArgumentError
 from .graph import Graph
-from .ops.dense import affine
+from .ops.dense import affine, affines
 from .timebasis import combine, legendre
 
 
@@ -152,15 +152,11 @@ class QueryKey(Diffusivity):
         self.key.reset_parameters()
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        # one product for both, and the factor on the small side of it: fewer passes over the nodes
-        weights = [self.query.weight * self.factor, self.key.weight]
-        biases = [
-            side.weight.new_zeros(side.weight.shape[:-1]) if side.bias is None else side.bias * factor
-            for side, factor in ((self.query, self.factor), (self.key, 1.0))
-        ]
-        both = affine(x, torch.cat(weights, -2), torch.cat(biases, -1))
-        q, k = both.unflatten(-1, (2, self.query.heads, self.dim)).unbind(-3)
-        return q.transpose(-2, -3), k.transpose(-2, -3)
+        # the factor stands on the small side of the product
+        bias = None if self.query.bias is None else self.query.bias * self.factor
+        both = affines(x, [(self.query.weight * self.factor, bias), (self.key.weight, self.key.bias)])
+        q, k = (y.unflatten(-1, (self.query.heads, self.dim)).transpose(-2, -3) for y in both)
+        return q, k
 
     def extra_repr(self) -> str:
         return f"heads={self.query.heads}, d_k={self.dim}, {super().extra_repr()}"

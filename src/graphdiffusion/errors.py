@@ -1,5 +1,12 @@
 """Typed exceptions: each says what was wrong, with the offending value, and the way out."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 class GraphDiffusionError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -30,7 +37,15 @@ class ConfigError(GraphDiffusionError, ValueError):
 
 
 class SolverError(GraphDiffusionError, ArithmeticError):
-    """An integration could not be carried out."""
+    """An integration could not be carried out.
+
+    Attributes:
+        members: Whose: bool, of the leading dimensions of the state; ``None`` where nobody is singled out.
+    """
+
+    def __init__(self, message: str, members: Tensor | None = None) -> None:
+        super().__init__(message)
+        self.members = members
 
 
 class NonFiniteError(SolverError):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch_geometric.data import Data
 
 from .data import Split, check_data, default_development, random_split, stack_splits
-from .errors import ConfigError, DataError
+from .errors import ConfigError, DataError, SolverError
 from .nn import as_features
 from .training.config import Config
 from .training.population import Population
@@ -98,15 +100,23 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 ``val_mask`` are used if present; otherwise the labelled nodes are split at random.
             mask: Training nodes ``(n,)`` in place of ``train_mask``.
 
-        Where there are training but no validation nodes, a fifth of the former is set aside.
+        Where there are training but no validation nodes, a fifth of the former is set aside. An integration
+        that fails in the first epoch is an error; later it ends the training, with a warning.
         """
         config = self._config()
         problem = load_problem(config, data).to(pick_device(config.device))
         split = self._split(problem.data, mask)
         member = Member(0, config.seed, config.seed * 1000)
         population = Population(problem, config, [member], stack_splits([split]))
-        while int(population.epoch) < config.epochs and not bool(population.finished().any()):
-            population.step()
+        while population.epochs_done < config.epochs and not bool(population.finished().any()):
+            try:
+                population.step()
+            except SolverError as error:
+                if population.epochs_done == 0:
+                    raise
+                text = f"the training ends after {population.epochs_done} epochs: {error}"
+                warnings.warn(text, ConvergenceWarning, stacklevel=2)
+                break
         state, val, test = population.final()
         own = {name.removeprefix("model."): value[0].cpu() for name, value in state.items()}
         self.model_ = build_model(config, problem.in_channels, problem.classes, member.init)

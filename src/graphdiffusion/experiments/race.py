@@ -24,6 +24,7 @@ from ..training.config import Config
 from ..training.memory import chunk_size
 from ..training.population import Population
 from ..training.problem import PER_MEMBER, Member, Problem, build_model, load_problem, member_splits
+from .lane import Lane, Standing
 from .space import Trial
 
 LOOK = 10  # epochs between two looks at the clock
@@ -39,10 +40,11 @@ class Outcome:
         trial: The trial.
         score: Mean over its seeds of the best validation accuracy, less a little of the loss that decides
             between equals.
-        epochs: Trained so far.
+        epochs: Trained so far, by the seed that came least far.
         rungs: The score at each rung, by its epochs.
-        state: ``"racing"``, ``"dropped"``, ``"finished"``, ``"failed"``, ``"stopped"`` (out of time), or
-            ``"start"``, which did not race.
+        state: ``"racing"``, ``"dropped"``, ``"finished"`` (also where an integration failed on the way),
+            ``"failed"`` (before there was a score), ``"stopped"`` (out of time), or ``"start"``, which did
+            not race.
     """
 
     trial: Trial
@@ -50,14 +52,6 @@ class Outcome:
     epochs: int = 0
     rungs: dict[int, float] = field(default_factory=dict)
     state: str = "racing"
-
-
-@dataclass
-class Lane:
-    """Members of one family that train together."""
-
-    config: Config
-    population: Population
 
 
 class Workshop:
@@ -133,23 +127,24 @@ class Workshop:
                 done.append(lane)
                 continue
             config, half = lane.config, len(lane.population) // 2
-            members = lane.population.members
+            members, ended = lane.population.members, lane.ended
             del lane
             self.free()
             waiting[:0] = [self._lane(config, part) for part in (members[:half], members[half:])]
+            waiting[0].ended = ended
         return done
 
     def _advance(self, lane: Lane, epochs: int, left: Clock) -> bool:
         """Whether there was memory for it."""
         population = lane.population
         target = min(epochs, lane.config.epochs)
-        while population.epochs_done < target:
+        while len(population) and population.epochs_done < target:
             if population.epochs_done % LOOK == 0 and left() <= 0:
                 break
             try:
                 population.step()
-            except SolverError:
-                population.epochs_done = target  # its members end with what they have
+            except SolverError as error:
+                lane.end(error)
             except torch.OutOfMemoryError:
                 if len(population) == 1:
                     raise
@@ -165,13 +160,11 @@ class Workshop:
 
 def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:
     """Mean score and epochs of every trial whose members are all in the lanes."""
-    values: dict[int, list[float]] = defaultdict(list)
-    epochs: dict[int, int] = {}
+    found: dict[int, list[Standing]] = defaultdict(list)
     for lane in lanes:
-        for member, score in zip(lane.population.members, lane.population.best_score.tolist(), strict=True):
-            values[member.number // seeds].append(score)
-            epochs[member.number // seeds] = lane.population.epochs_done
-    return {k: (fmean(v), epochs[k]) for k, v in values.items()}
+        for number, standing in lane.standings().items():
+            found[number // seeds].append(standing)
+    return {k: (fmean(s.score for s in own), min(s.epochs for s in own)) for k, own in found.items()}
 
 
 def rungs(grace: int, reduction: float, epochs: int) -> list[int]:
@@ -228,21 +221,23 @@ def race(
         lanes = workshop.advance(lanes, rung, left)
         for number, (score, epochs) in scores(lanes, len(seeds)).items():
             outcomes[number].score, outcomes[number].epochs = score, epochs
+        # a trial ends with the first of its members
+        ended = {number // len(seeds) for lane in lanes for number in lane.ended}
         racing = [o for o in outcomes.values() if o.state == "racing"]
-        if left() <= 0 and any(o.epochs < min(rung, ends[o.trial.number]) for o in racing):
+        going = [o for o in racing if o.trial.number not in ended]
+        if left() <= 0 and any(o.epochs < min(rung, ends[o.trial.number]) for o in going):
             for outcome in racing:
                 outcome.state = "stopped"
             note(f"out of time after {time.monotonic() - started:.0f} s, at {rung} epochs.")
             break
-        for outcome in racing:
+        for outcome in going:
             outcome.rungs[rung] = outcome.score
-        over = [o for o in racing if ends[o.trial.number] <= rung]
+        over = [o for o in racing if o.trial.number in ended or ends[o.trial.number] <= rung]
         for outcome in over:
-            # an integration that could not be carried out ends a trial before it has a score
             outcome.state = "finished" if math.isfinite(outcome.score) else "failed"
-        going = {o.trial.number: o.score for o in racing if o.state == "racing"}
-        kept = survivors(going, earlier.get(rung, ()), reduction) if going else set()
-        dropped = [outcomes[k] for k in going if k not in kept]
+        now = {o.trial.number: o.score for o in going if o.state == "racing"}
+        kept = survivors(now, earlier.get(rung, ()), reduction) if now else set()
+        dropped = [outcomes[k] for k in now if k not in kept]
         for outcome in dropped:
             outcome.state = "dropped"
         reached(rung, racing)
@@ -263,10 +258,11 @@ def _select(lanes: Iterable[Lane], kept: set[int], seeds: int) -> list[Lane]:
     left = []
     for lane in lanes:
         population = lane.population
+        lane.ended.clear()  # none of these trials is kept
         stay = [k for k, m in enumerate(population.members) if m.number // seeds in kept]
-        if len(stay) == len(population):
-            left.append(lane)
-        elif stay:
+        if not stay:
+            continue
+        if len(stay) < len(population):
             population.select(torch.tensor(stay, device=population.loss.device))
-            left.append(lane)
+        left.append(lane)
     return left

@@ -91,10 +91,9 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
     workshop.free()
     for lane in workshop.lanes(todo, plan.fresh_seeds):
         for part in workshop.advance([lane], lane.config.epochs):
-            reached = part.population.best_val.tolist()
-            for member, value in zip(part.population.members, reached, strict=True):
-                number = member.number // plan.final_seeds
-                partly[number].append(value)
+            for member, standing in sorted(part.standings().items()):
+                number = member // plan.final_seeds
+                partly[number].append(standing.val)
                 if len(partly[number]) == plan.final_seeds:
                     values[number] = partly[number]
                     book.write_final(by_number[number], values[number])

@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
 from . import torch_backend
 from .backends import backend, use_backend
-from .functions import Combine, GroupSum, Normalise, Propagate, Score, Spread
+from .functions import Combine, GroupSum, Normalise, Propagate, Score, Spread, flat
 from .fused import Attend, Diffuse
 from .torch_backend import activate
 
@@ -52,7 +52,7 @@ def propagate(graph: Graph, values: Tensor, x: Tensor, *, transpose: bool = Fals
     _check_edge_field(graph, values, "values")
     _check_state(graph, x, values, "values")
     lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2])
-    out = Propagate.apply(graph, _flat(values, lead, 1), _flat(x, lead, 2), transpose)
+    out = Propagate.apply(graph, flat(values, lead, 1), flat(x, lead, 2), transpose)
     return out.reshape(*lead, *x.shape[-2:])
 
 
@@ -72,7 +72,7 @@ def score(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
     if q.shape[-1] != k.shape[-1]:
         raise ShapeError(f"q and k must have the same width, got {q.shape[-1]} and {k.shape[-1]}.")
     lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
-    return Score.apply(graph, _flat(q, lead, 2), _flat(k, lead, 2)).reshape(*lead, -1)
+    return Score.apply(graph, flat(q, lead, 2), flat(k, lead, 2)).reshape(*lead, -1)
 
 
 def normalise(
@@ -101,8 +101,8 @@ def normalise(
     if weight is not None:
         _check_edge_field(graph, weight, "weight")
         lead = torch.broadcast_shapes(lead, weight.shape[:-1])
-        weight = _flat(weight.detach().to(scores.dtype), lead, 1)
-    return Normalise.apply(graph, _flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
+        weight = flat(weight.detach().to(scores.dtype), lead, 1)
+    return Normalise.apply(graph, flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
 
 
 def attention(
@@ -147,22 +147,27 @@ def diffuse(
     _check_state(graph, x, q, "q")
     if backend(x) is not torch_backend:
         q, k, weight, lead = _flat_heads(q, k, weight, x.shape[:-2])
-        out = Diffuse.apply(graph, q, k, _flat(x, lead, 2), weight, activation, kind, over)
+        out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over)
         return out.reshape(*lead, *x.shape[-2:])
     values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
     return propagate(graph, values, x) - x
 
 
-def combine(coefficients: Sequence[Tensor], states: Sequence[Tensor]) -> Tensor:
-    r"""Linear combination :math:`\sum_k c_k x_k` in one pass.
+def combine(
+    coefficients: Sequence[Tensor], states: Sequence[Tensor], start: Tensor | None = None
+) -> Tensor:
+    r"""Linear combination :math:`x + \sum_k c_k x_k` in one pass.
 
     Args:
         coefficients: For each state a number for each member, ``(..., 1, 1)``.
         states: Node fields ``(..., n, d)``.
+        start: The x to which they are added, or ``None`` for 0.
     """
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in states), *(c.shape[:-2] for c in coefficients))
+    fields = states if start is None else (*states, start)
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in fields), *(c.shape[:-2] for c in coefficients))
     c = torch.stack([v.to(states[0].dtype).expand(*lead, 1, 1).reshape(-1) for v in coefficients])
-    out = Combine.apply(c, *(_flat(x, lead, 2) for x in states))
+    start = None if start is None else flat(start, lead, 2)
+    out = Combine.apply(c, start, *(flat(x, lead, 2) for x in states))
     return out.reshape(*lead, *states[0].shape[-2:])
 
 
@@ -171,7 +176,7 @@ def group_sum(graph: Graph, values: Tensor, over: Over = "rows") -> Tensor:
     _check_edge_field(graph, values, "values")
     _check_choice(over, ("rows", "columns"), "over")
     lead = values.shape[:-1]
-    return GroupSum.apply(graph, _flat(values, lead, 1), over).reshape(*lead, -1)
+    return GroupSum.apply(graph, flat(values, lead, 1), over).reshape(*lead, -1)
 
 
 def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
@@ -180,13 +185,7 @@ def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
         raise ShapeError(f"nodes must have shape (..., {graph.num_nodes}), got {tuple(nodes.shape)}.")
     _check_choice(over, ("rows", "columns"), "over")
     lead = nodes.shape[:-1]
-    return Spread.apply(graph, _flat(nodes, lead, 1), over).reshape(*lead, -1)
-
-
-def _flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
-    """Broadcast the leading dimensions to ``lead`` and flatten them into one."""
-    tail = tensor.shape[tensor.dim() - own :]
-    return tensor.expand(*lead, *tail).reshape(-1, *tail)
+    return Spread.apply(graph, flat(nodes, lead, 1), over).reshape(*lead, -1)
 
 
 def _flat_heads(
@@ -197,8 +196,8 @@ def _flat_heads(
     lead = torch.broadcast_shapes(heads[:-1], lead, weight.shape[:-1] if weight is not None else ())
     q, k = q.expand(*heads, *q.shape[-2:]), k.expand(*heads, *k.shape[-2:])
     if weight is not None:
-        weight = _flat(weight.detach().to(q.dtype), lead, 1)
-    return _flat(q, lead, 3), _flat(k, lead, 3), weight, lead
+        weight = flat(weight.detach().to(q.dtype), lead, 1)
+    return flat(q, lead, 3), flat(k, lead, 3), weight, lead
 
 
 def _check_attention(

@@ -18,6 +18,12 @@ from . import torch_backend
 from .backends import backend
 
 
+def flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
+    """Broadcast the leading dimensions to ``lead`` and flatten them into one."""
+    tail = tensor.shape[tensor.dim() - own :]
+    return tensor.expand(*lead, *tail).reshape(-1, *tail)
+
+
 class Propagate(Function):
     @staticmethod
     def forward(ctx: Any, graph: Pattern, values: Tensor, x: Tensor, transpose: bool) -> Tensor:
@@ -107,21 +113,19 @@ class Normalise(Function):
 
 
 class Combine(Function):
-    """``Σ_k c_k x_k``, whose derivatives are multiples of the gradient and inner products with it."""
+    """``x + Σ_k c_k x_k``, whose derivatives are multiples of the gradient and inner products with it."""
 
     @staticmethod
-    def forward(ctx: Any, c: Tensor, *states: Tensor) -> Tensor:
+    def forward(ctx: Any, c: Tensor, start: Tensor | None, *states: Tensor) -> Tensor:
         ctx.save_for_backward(c, *states)
-        return backend(c).combine(c, states)
+        return backend(c).combine(c, states, start)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,) = grads
         c, *states = ctx.saved_tensors
-        d_c = None
-        if ctx.needs_input_grad[0]:
-            # asked to be differentiable: the one written in torch, which autograd can follow
-            dots = (torch_backend if torch.is_grad_enabled() else backend(grad)).dots
-            d_c = torch.stack([dots(grad, state) for state in states])
-        wanted = ctx.needs_input_grad[1:]
-        return d_c, *(s[:, None, None] * grad if w else None for s, w in zip(c, wanted, strict=True))
+        # asked to be differentiable: the one written in torch, which autograd can follow
+        kernels = torch_backend if torch.is_grad_enabled() else backend(grad)
+        wants_c, wants_start, *wanted = ctx.needs_input_grad
+        d_c, d_states = kernels.combine_backward(c, states, grad, wanted, wants_c)
+        return d_c, grad if wants_start else None, *d_states

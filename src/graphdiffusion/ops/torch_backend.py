@@ -95,6 +95,18 @@ def sddmm(graph: Graph, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tens
     return scores if out is None else out.add_(scores)
 
 
+def spmm_backward(
+    graph: Graph,
+    values: Tensor,
+    x: Tensor,
+    grad: Tensor,
+    add: tuple[Tensor, Tensor] | None = None,
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of ``A x``: ``Aᵀ g``, plus ``c z``, and ``⟨g_i, x_j⟩`` on the edges, added to ``out``."""
+    return spmm(graph, values, grad, True, add), sddmm(graph, grad, x, out)
+
+
 def group_sum(graph: Graph, values: Tensor, over: str) -> Tensor:
     """Sum of the edge field ``(L, E)`` over each row or column → ``(L, n)``."""
     if values.is_cuda:  # index_add would add in an order that changes from run to run
@@ -170,18 +182,26 @@ def activate(scores: Tensor, activation: str) -> Tensor:
     return scores.exp() if activation == "exp" else scores
 
 
-def combine(c: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """``Σ_k c_k x_k``: c ``(K, L)``, K states ``(L, n, d)`` → ``(L, n, d)``."""
+def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) -> Tensor:
+    """``x + Σ_k c_k x_k``: c ``(K, L)``, K states and perhaps x ``(L, n, d)`` → ``(L, n, d)``."""
     shares = c[:, :, None, None]
-    out = shares[0] * states[0]
+    out = shares[0] * states[0] if start is None else torch.addcmul(start, shares[0], states[0])
     for share, state in zip(shares[1:], states[1:], strict=True):
         out.addcmul_(share, state)
     return out
 
 
-def dots(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product of each member: ``(L, n, d)`` twice → ``(L,)``."""
-    return (a * b).sum((1, 2))
+def combine_backward(
+    c: Tensor, states: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool], wants_c: bool
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """Gradients of :func:`combine`: of c ``(K, L)``, and ``c_k g`` of the states where it is wanted."""
+    d_c = dots(grad, states) if wants_c else None
+    return d_c, [s[:, None, None] * grad if want else None for s, want in zip(c, wanted, strict=True)]
+
+
+def dots(a: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """Inner products of each member: a and K states ``(L, n, d)`` → ``(K, L)``."""
+    return torch.stack([(a * b).sum((1, 2)) for b in states])
 
 
 def random_bits(key: Tensor, count: int) -> Tensor:

@@ -21,8 +21,9 @@ from .triton_edges import squareplus
 from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place, statistic
 from .triton_plan import Plan, plan
 
-TILE = 2048  # numbers of v that a program holds at once
+TILE = 1024  # numbers of v that a program holds at once
 LONG_EDGES = 8  # edges of a long group taken together
+UNROLL = 2  # edges of a short group whose loads are in flight together
 WARPS = 4
 
 
@@ -81,6 +82,7 @@ def _attend_kernel(
     WIDTH: tl.constexpr,
     GROUPS: tl.constexpr,
     EDGES: tl.constexpr,
+    UNROLL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SLOPE: tl.constexpr,
     KIND: tl.constexpr,
@@ -121,26 +123,28 @@ def _attend_kernel(
     else:
         top = tl.full([GROUPS, EDGES, HEADS], float("-inf"), ACC)
         acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-        for e in range(0, longest, EDGES):
-            ok = (e + lane)[None, :] < length[:, None]
-            at = start[:, None] + (e + lane)[None, :]
-            j = tl.load(index + at, mask=ok, other=0)
-            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-            s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
-            if HAS_WEIGHT:
-                if PERMUTED:
-                    at = tl.load(edge + at, mask=ok, other=0)
-                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            else:
-                w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
-            if KIND == "softmax":
-                s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
-                new = tl.maximum(top, s)
-                safe = tl.where(new == float("-inf"), 0.0, new)
-                acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
-                top = new
-            else:
-                acc += tl.where(w == 0, 0.0, w * squareplus(s))
+        for first in range(0, longest, EDGES * UNROLL):
+            for more in tl.static_range(UNROLL):
+                e = first + more * EDGES
+                ok = (e + lane)[None, :] < length[:, None]
+                at = start[:, None] + (e + lane)[None, :]
+                j = tl.load(index + at, mask=ok, other=0)
+                v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+                s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+                if HAS_WEIGHT:
+                    if PERMUTED:
+                        at = tl.load(edge + at, mask=ok, other=0)
+                    w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+                else:
+                    w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
+                if KIND == "softmax":
+                    s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
+                    new = tl.maximum(top, s)
+                    safe = tl.where(new == float("-inf"), 0.0, new)
+                    acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
+                    top = new
+                else:
+                    acc += tl.where(w == 0, 0.0, w * squareplus(s))
         if KIND == "softmax":
             m = tl.max(top, axis=1)
             m = tl.where(m == float("-inf"), 0.0, m)
@@ -156,19 +160,21 @@ def _attend_kernel(
         writes = whole
     share = tl.where(h_ok, 1.0 / (z * H), 0.0)
     out += member * out_member
-    for e in range(0, longest, EDGES):  # v is in cache by now
-        ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
-        at = start[:, None] + (e + lane)[None, :]
-        j = tl.load(index + at, mask=ok, other=0)
-        v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-        s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
-        phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
-        if PERMUTED:
-            at = tl.load(edge + at, mask=ok, other=0)
-        if HAS_WEIGHT:
-            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            phi = tl.where(w == 0, 0.0, w * phi)
-        tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
+    for first in range(0, longest, EDGES * UNROLL):  # v is in cache by now
+        for more in tl.static_range(UNROLL):
+            e = first + more * EDGES
+            ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
+            at = start[:, None] + (e + lane)[None, :]
+            j = tl.load(index + at, mask=ok, other=0)
+            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+            s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+            phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
+            if PERMUTED:
+                at = tl.load(edge + at, mask=ok, other=0)
+            if HAS_WEIGHT:
+                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+                phi = tl.where(w == 0, 0.0, w * phi)
+            tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
 
 
 def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[tuple[int, int, int, int], ...]:
@@ -235,6 +241,7 @@ def attend(
             WIDTH=triton.next_power_of_2(dk),
             GROUPS=groups,
             EDGES=edges,
+            UNROLL=UNROLL if edges == 1 else 1,
             ACTIVATION=activation,
             SLOPE=LEAKY_SLOPE,
             KIND=kind,

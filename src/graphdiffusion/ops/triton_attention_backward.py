@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..graph import Graph
 from .torch_backend import LEAKY_SLOPE
-from .triton_attention import activate, tiles_of, vectors
-from .triton_edges import squareplus, squareplus_root
+from .triton_attention import UNROLL, activate, tiles_of, vectors
+from .triton_edges import squareplus, squareplus_slope
 from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place
 from .triton_plan import plan
 
@@ -59,6 +59,7 @@ def _descend_kernel(
     WIDTH: tl.constexpr,
     GROUPS: tl.constexpr,
     EDGES: tl.constexpr,
+    UNROLL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SLOPE: tl.constexpr,
     KIND: tl.constexpr,
@@ -108,20 +109,22 @@ def _descend_kernel(
             t = tl.load(flow + at_own, mask=own_ok, other=0.0)[:, None, :]
         else:
             sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-            for e in range(0, longest, EDGES):
-                ok = (e + lane)[None, :] < length[:, None]
-                at = start[:, None] + (e + lane)[None, :]
-                j = tl.load(index + at, mask=ok, other=0)
-                v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-                s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
-                if PERMUTED:
-                    at = tl.load(edge + at, mask=ok, other=0)
-                a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
-                if HAS_WEIGHT:
-                    w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-                    a = tl.where(w == 0, 0.0, w * a)
-                p_e = tl.load(p + at, mask=ok, other=0.0)
-                sums += tl.where(ok[:, :, None], p_e[:, :, None] * a, 0.0)
+            for first in range(0, longest, EDGES * UNROLL):
+                for more in tl.static_range(UNROLL):
+                    e = first + more * EDGES
+                    ok = (e + lane)[None, :] < length[:, None]
+                    at = start[:, None] + (e + lane)[None, :]
+                    j = tl.load(index + at, mask=ok, other=0)
+                    v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+                    s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+                    if PERMUTED:
+                        at = tl.load(edge + at, mask=ok, other=0)
+                    a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
+                    if HAS_WEIGHT:
+                        w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+                        a = tl.where(w == 0, 0.0, w * a)
+                    p_e = tl.load(p + at, mask=ok, other=0.0)
+                    sums += tl.where(ok[:, :, None], p_e[:, :, None] * a, 0.0)
             t = tl.sum(sums, axis=1) / H
             tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
             at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
@@ -129,39 +132,41 @@ def _descend_kernel(
             t = t[:, None, :]
             writes = whole
     acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
-    for e in range(0, longest, EDGES):
-        ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
-        at = start[:, None] + (e + lane)[None, :]
-        j = tl.load(index + at, mask=ok, other=0)
-        v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-        raw = tl.sum(own * v_j, axis=3)
-        s = activate(raw, ACTIVATION, SLOPE)
-        if PERMUTED:
-            at = tl.load(edge + at, mask=ok, other=0)
-        if GROUPED:
-            z_e, m_e, t_e = z, m, t
-        else:
-            at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
-            other_ok = ok[:, :, None] & h_ok[None, None, :]
-            z_e = tl.load(total + at_other, mask=other_ok, other=1.0)
-            m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-            if KIND == "softmax":
-                m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
-            t_e = tl.load(flow + at_other, mask=other_ok, other=0.0)
-        a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
-        if HAS_WEIGHT:
-            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            a = tl.where(w == 0, 0.0, w * a)
-        p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None]
-        d_s = a * (p_e / H - t_e)
-        if KIND == "squareplus":
-            d_s = d_s / squareplus_root(s)
-        if ACTIVATION == "leaky_relu":
-            d_s = tl.where(raw > 0, d_s, SLOPE * d_s)
-        elif ACTIVATION == "exp":
-            d_s = d_s * s
-        d_s = tl.where(ok[:, :, None], d_s, 0.0)
-        acc += d_s[:, :, :, None] * v_j
+    for first in range(0, longest, EDGES * UNROLL):
+        for more in tl.static_range(UNROLL):
+            e = first + more * EDGES
+            ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
+            at = start[:, None] + (e + lane)[None, :]
+            j = tl.load(index + at, mask=ok, other=0)
+            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+            raw = tl.sum(own * v_j, axis=3)
+            s = activate(raw, ACTIVATION, SLOPE)
+            if PERMUTED:
+                at = tl.load(edge + at, mask=ok, other=0)
+            if GROUPED:
+                z_e, m_e, t_e = z, m, t
+            else:
+                at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
+                other_ok = ok[:, :, None] & h_ok[None, None, :]
+                z_e = tl.load(total + at_other, mask=other_ok, other=1.0)
+                m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+                if KIND == "softmax":
+                    m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
+                t_e = tl.load(flow + at_other, mask=other_ok, other=0.0)
+            a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
+            if HAS_WEIGHT:
+                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+                a = tl.where(w == 0, 0.0, w * a)
+            p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None]
+            d_s = a * (p_e / H - t_e)
+            if KIND == "squareplus":
+                d_s = d_s * squareplus_slope(s)
+            if ACTIVATION == "leaky_relu":
+                d_s = tl.where(raw > 0, d_s, SLOPE * d_s)
+            elif ACTIVATION == "exp":
+                d_s = d_s * s
+            d_s = tl.where(ok[:, :, None], d_s, 0.0)
+            acc += d_s[:, :, :, None] * v_j
     result = tl.sum(acc, axis=1)
     inside = h_ok[:, None] & (c < DK)[None, :]
     offset = (head[:, None] * DK + c[None, :])[None, :, :]
@@ -242,6 +247,7 @@ def attend_backward(
                 WIDTH=triton.next_power_of_2(dk),
                 GROUPS=groups,
                 EDGES=edges,
+                UNROLL=UNROLL if edges == 1 else 1,
                 ACTIVATION=activation,
                 SLOPE=LEAKY_SLOPE,
                 KIND=kind,

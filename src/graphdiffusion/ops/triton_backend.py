@@ -8,17 +8,21 @@ into one, ``L``, and consecutive programs work on one member, whose state stays 
 
 from __future__ import annotations
 
+from .triton_affine import affine, affine_backward, weight_gradient
 from .triton_attention import attend
 from .triton_attention_backward import attend_backward
-from .triton_dense import combine, dots, dropout
+from .triton_dense import combine, combine_backward, dots, dropout
 from .triton_edges import group_max, group_sum, normalise, normalise_backward, spread
 from .triton_sddmm import sddmm
-from .triton_spmm import spmm
+from .triton_spmm import spmm, spmm_backward
 
 __all__ = [
+    "affine",
+    "affine_backward",
     "attend",
     "attend_backward",
     "combine",
+    "combine_backward",
     "dots",
     "dropout",
     "group_max",
@@ -27,5 +31,7 @@ __all__ = [
     "normalise_backward",
     "sddmm",
     "spmm",
+    "spmm_backward",
     "spread",
+    "weight_gradient",
 ]

@@ -20,18 +20,17 @@ EDGE_BLOCK = 1024
 
 @triton.jit
 def squareplus(s):
-    """``(s + √(s² + 4)) / 2``, in the form that does not cancel for s < 0 nor overflow."""
+    """``(s + √(s² + 4)) / 2`` as ``max(s, 0) + 2 / (|s| + √(s² + 4))``, which does not cancel for s < 0."""
     size = tl.abs(s)
-    root = squareplus_root(s)
-    return tl.where(s >= 0, (s + root) / 2, 2 / (root + size))
+    bounded = tl.minimum(size, 1e18)  # its square is finite, and the root is as large to the last digit
+    return tl.maximum(s, 0.0) + 2 / (size + tl.sqrt(bounded * bounded + 4))
 
 
 @triton.jit
-def squareplus_root(s):
-    """``√(s² + 4)``, which is |s| to the last digit where s² might overflow."""
-    size = tl.abs(s)
-    bounded = tl.minimum(size, 1e9)
-    return tl.where(size > bounded, size, tl.sqrt(bounded * bounded + 4))
+def squareplus_slope(s):
+    """``φ'(s) / φ(s) = 1 / √(s² + 4)`` for φ = squareplus."""
+    bounded = tl.minimum(tl.abs(s), 1e18)
+    return tl.rsqrt(bounded * bounded + 4)
 
 
 @triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
@@ -301,7 +300,7 @@ def _normalise_backward_kernel(
         tl.load(grad + member * grad_member + e, mask=ok, other=0.0) - tl.load(flow + g, mask=ok, other=0.0)
     )
     if KIND == "squareplus":
-        d = d / squareplus_root(tl.load(scores + member * scores_member + e, mask=ok, other=0.0))
+        d = d * squareplus_slope(tl.load(scores + member * scores_member + e, mask=ok, other=0.0))
     tl.store(out + member * out_member + e, d, mask=ok)
 
 

@@ -39,6 +39,12 @@ class Plan:
     num_items: int
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Node, start, length, index and edge, as kernels take them."""
+        edge = self.index if self.edge is None else self.edge
+        return self.node, self.start, self.length, self.index, edge
+
+    @property
     def num_cut(self) -> int:
         """Number of groups that were cut."""
         return self.split_node.numel()

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..graph import Graph
+from ..graph import Pattern
 from .triton_launch import accumulator, is_wide, launch, member_stride, rows_in_place, statistic, tile_width
 
 EDGES, WIDTH, WARPS = 64, 32, 4  # edges of a program, widest tile of their vectors
@@ -61,7 +61,7 @@ def _sddmm_kernel(
     tl.store(out + e, s, mask=ok)
 
 
-def sddmm(graph: Graph, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
+def sddmm(graph: Pattern, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
     """``⟨q_i, k_j⟩`` on every edge: q, k ``(L, n, d)`` → ``(L, E)``; added to ``out`` if given."""
     members, _, d = q.shape
     q, k = rows_in_place(q), rows_in_place(k)

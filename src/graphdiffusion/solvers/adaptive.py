@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, NonFiniteError, StepSizeUnderflow
 from . import tableaux
-from .solution import Counted, Field, Stats
+from .solution import Counted, Field, Stats, too_many_evaluations
 from .stepping import Solver, State, runge_kutta, segmented, weighted
 from .tableaux import Tableau
 
@@ -24,7 +24,7 @@ class Adaptive(Solver):
     Args:
         rtol, atol: The error of a step is kept below ``atol + rtol·max(|x|, |x⁺|)`` in root mean square
             over nodes and channels (appendix G); numbers, or one for each member as ``(..., 1, 1)``.
-        max_evaluations: Limit on evaluations of the right-hand side.
+        max_evaluations: Limit on evaluations of the right-hand side, for each member on its own.
     """
 
     tableau: Tableau
@@ -51,8 +51,8 @@ class Adaptive(Solver):
     def advance(
         self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
     ) -> Tensor:
-        counted = Counted(field, stats, self.max_evaluations)
         one = start.numel() == end.numel() == math.prod(x.shape[:-2]) == 1
+        counted = Counted(field, stats, self.max_evaluations if one else None)
         march = self._march_one if one else self._march_members
         if torch.is_grad_enabled() and (thrifty or not one):
             with torch.no_grad():
@@ -112,6 +112,7 @@ class Adaptive(Solver):
         taken: list[Tensor] = []
         accepted, rejected, latest = (torch.zeros_like(t) for _ in range(3))
         while bool((active := t < end).any()):
+            self._check_spent(active, accepted, rejected, stats)
             left = end - t
             h = torch.where(active, torch.minimum(size, left), 0.0)
             last = h >= left
@@ -123,9 +124,9 @@ class Adaptive(Solver):
             if bool(tiny.any()):
                 # a member that turned NaN is let go, with its NaN; the others go on
                 lost = tiny & ~torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True)
-                if bool((tiny & ~lost).any()):
-                    at = (tiny & ~lost).flatten().nonzero()[0]
-                    self._give_up(float(t.flatten()[at]), float(h.flatten()[at]), x)
+                if bool((failing := tiny & ~lost).any()):
+                    at = failing.flatten().nonzero()[0]
+                    raise _underflow(float(t.flatten()[at]), float(h.flatten()[at]), failing[..., 0, 0])
                 accept, last, h = accept | lost, last | lost, torch.where(lost, torch.nan, h)
                 new = torch.where(lost, torch.nan, new)
             x = torch.where(accept, new, x)
@@ -141,7 +142,21 @@ class Adaptive(Solver):
         stats.accepted += int(accepted.max())
         stats.rejected += int(rejected.max())
         stats.last_step = latest
+        stats.spent = self._spent(active, accepted, rejected, stats)
         return x, _packed(taken or [torch.zeros_like(t)], max(1, int(accepted.max())))
+
+    def _spent(self, active: Tensor, accepted: Tensor, rejected: Tensor, stats: Stats) -> Tensor:
+        """Evaluations that each member has needed so far, as if alone."""
+        starts = 1 if self.tableau.first_same_as_last else accepted + active
+        return stats.spent + 1 + starts + len(self.tableau.a) * (accepted + rejected)
+
+    def _check_spent(self, active: Tensor, accepted: Tensor, rejected: Tensor, stats: Stats) -> None:
+        """Stop before a step that is one too many for a member, whoever else is there."""
+        most = self.max_evaluations - len(self.tableau.a)
+        if stats.evaluations > most:  # before that, no member can have come so far
+            over = active & (self._spent(active, accepted, rejected, stats) > most)
+            if bool(over.any()):
+                raise too_many_evaluations(self.max_evaluations, over[..., 0, 0])
 
     def _replay(self, field: Field, x: Tensor, start: Tensor, sizes: list[Tensor], thrifty: bool) -> Tensor:
         """The accepted steps again, for the gradient."""
@@ -196,13 +211,18 @@ class Adaptive(Solver):
                 f"the state became NaN or infinite at t = {t:g}. Check the inputs for extreme values, "
                 "lower the learning rate, or bound α."
             )
-        raise StepSizeUnderflow(
-            f"the step size fell to {h:.3g} at t = {t:g}. Randomness inside the right-hand side (dropout) "
-            "drives the step to zero; otherwise loosen rtol and atol, or use SemiImplicitEuler."
-        )
+        raise _underflow(t, h)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rtol={self.rtol}, atol={self.atol})"
+
+
+def _underflow(t: float, h: float, members: Tensor | None = None) -> StepSizeUnderflow:
+    return StepSizeUnderflow(
+        f"the step size fell to {h:.3g} at t = {t:g}. Randomness inside the right-hand side (dropout) "
+        "drives the step to zero; otherwise loosen rtol and atol, or use SemiImplicitEuler.",
+        members,
+    )
 
 
 def _smallest(x: Tensor) -> float:

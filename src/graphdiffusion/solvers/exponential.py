@@ -132,7 +132,7 @@ def _series(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor,
     def flat(weights: Tensor) -> Tensor:
         m, *members, _, k = weights.shape  # members may be fewer than those of x: never align them with m
         wide = weights.to(x.dtype).reshape(m, *[1] * (len(lead) - len(members)), *members, k)
-        return wide.expand(m, *lead, k).reshape(m, -1, k)
+        return wide.expand(m, *lead, k).reshape(m, -1, k).transpose(1, 2).contiguous()
 
     out = _Series.apply(
         graph,
@@ -146,7 +146,10 @@ def _series(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor,
 
 
 class _Series(Function):
-    """Forward: powers ``y_k = A y_{k−1}``. Backward: Horner with Aᵀ, ``g_k = Aᵀ g_{k+1} + c_k g``."""
+    """Forward: powers ``y_k = A y_{k−1}``. Backward: Horner with Aᵀ, ``g_k = Aᵀ g_{k+1} + c_k g``.
+
+    values ``(L, E)``, x ``(L, n, d)``, c ``(m, K+1, L)``.
+    """
 
     @staticmethod
     def forward(
@@ -163,23 +166,23 @@ class _Series(Function):
         ctx.graph, ctx.stride, ctx.through = graph, stride, through
         if not needs_basis and len(c) == 1:  # Horner here too: no sum to carry along
             ctx.save_for_backward(values, c)
-            out = c[0, :, -1, None, None] * x
-            for k in range(c.shape[-1] - 2, -1, -1):
-                out = kernels.spmm(graph, values, out, False, add=(c[0, :, k].contiguous(), x))
+            out = c[0, -1, :, None, None] * x
+            for k in range(c.shape[1] - 2, -1, -1):
+                out = kernels.spmm(graph, values, out, False, add=(c[0, k], x))
             return out.unsqueeze(0)
         if needs_basis and stride == 1:
             kept = [x]
-            for _ in range(1, c.shape[-1]):
+            for _ in range(1, c.shape[1]):
                 kept.append(kernels.spmm(graph, values, kept[-1], False))
-            out = torch.stack([kernels.combine(shares.t(), kept) for shares in c])
+            out = torch.stack([kernels.combine(shares, kept) for shares in c])
         else:
-            out = c[:, :, 0, None, None] * x
+            out = c[:, 0, :, None, None] * x
             y, kept = x, [x]
-            for k in range(1, c.shape[-1]):
+            for k in range(1, c.shape[1]):
                 y = kernels.spmm(graph, values, y, False)
                 if needs_basis and k % stride == 0:
                     kept.append(y)
-                for share, total in zip(c[:, :, k, None, None], out, strict=True):
+                for share, total in zip(c[:, k, :, None, None], out, strict=True):
                     total.addcmul_(share, y)
         ctx.save_for_backward(values, c, *kept)
         return out
@@ -189,11 +192,11 @@ class _Series(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,) = grads
         values, c, *kept = ctx.saved_tensors
-        graph, stride, last = ctx.graph, ctx.stride, c.shape[-1] - 1
+        graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
         kernels = backend(grad)
         wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
         d_values = torch.zeros_like(values) if wants_values else None
-        d_c = torch.zeros_like(c) if wants_c else None
+        d_c = torch.empty_like(c) if wants_c else None
         g: Tensor | None = None
         for first in range(last // stride * stride, -1, -stride):
             stop = min(first + stride, last + 1)
@@ -201,27 +204,38 @@ class _Series(Function):
             while powers and len(powers) < stop - first:
                 powers.append(kernels.spmm(graph, values, powers[-1], False))
             for k in range(stop - 1, first - 1, -1):
-                if g is not None and d_values is not None:
-                    kernels.sddmm(graph, g, powers[k - first], out=d_values)
-                g = _horner(kernels, graph, values, g, c[:, :, k], grad)
-                if d_c is not None:
-                    for row, part in zip(d_c, grad, strict=True):
-                        row[:, k] = kernels.dots(part, powers[k - first])
+                y = powers[k - first] if d_values is not None else None
+                g = _horner(kernels, graph, values, g, c[:, k], grad, y, d_values)
+            if d_c is not None and stride > 1:
+                for row, part in zip(d_c, grad, strict=True):
+                    row[first:stop] = kernels.dots(part, powers)
+        if d_c is not None and stride == 1:  # all powers at once: the gradient is read less often
+            for row, part in zip(d_c, grad, strict=True):
+                row.copy_(kernels.dots(part, kept))
         if ctx.through is not None and ctx.needs_input_grad[2]:
             g = None
             for k in range(last, -1, -1):
-                g = _horner(kernels, graph, values, g, ctx.through[:, :, k], grad)
+                g = _horner(kernels, graph, values, g, ctx.through[:, k], grad)
         return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
 
 
 def _horner(
-    kernels: Any, graph: Graph, values: Tensor, g: Tensor | None, c: Tensor, grad: Tensor
+    kernels: Any,
+    graph: Graph,
+    values: Tensor,
+    g: Tensor | None,
+    c: Tensor,
+    grad: Tensor,
+    y: Tensor | None = None,
+    d_values: Tensor | None = None,
 ) -> Tensor:
-    """``Aᵀ g + Σ_m c_m grad_m``."""
+    """``Aᵀ g + Σ_m c_m grad_m``; with y, ``⟨g_i, y_j⟩`` is added to ``d_values``."""
     if len(c) == 1:
-        share, source = c[0].contiguous(), grad[0]
+        share, source = c[0], grad[0]
     else:
         share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
     if g is None:
         return share[:, None, None] * source
-    return kernels.spmm(graph, values, g, True, add=(share, source))
+    if y is None:
+        return kernels.spmm(graph, values, g, True, add=(share, source))
+    return kernels.spmm_backward(graph, values, y, g, (share, source), d_values)[0]

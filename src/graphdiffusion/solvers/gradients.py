@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..dynamics import Flow
 from ..errors import ArgumentError
 from .adaptive import Adaptive, DormandPrince
 from .solution import BoundField, Stats
@@ -74,9 +75,8 @@ class _Adjoint(Function):
         (grad,) = grads
         x0, x1, start, end, *tensors = ctx.saved_tensors
         equation = _Backward(ctx.flow, x1, start, end, tensors)
-        zeros = [torch.zeros_like(v) for v in tensors]
-        state = torch.cat([v.reshape(-1, 1) for v in (x1, grad, *zeros)])
-        solver = _seminorm(ctx.solver, 2 * x1.numel())
+        state = equation.join([x1, grad, *(torch.zeros_like(v) for v in tensors)])
+        solver = _seminorm(ctx.solver, sum(equation.sizes[:2]))
         zero = end.new_zeros(1, 1)
         # scaled to the unit interval, so that members with different times march together
         state = solver.advance(equation, state, zero, zero + 1, Stats(), False)
@@ -90,7 +90,10 @@ class _Adjoint(Function):
 
 
 class _Backward:
-    """The adjoint equation in s ∈ [0, 1], t = end − s (end − start), as one flat column."""
+    """The adjoint equation in s ∈ [0, 1], t = end − s (end − start), as a column for each member.
+
+    Members that share a parameter share a column: its integral needs all of them at one time.
+    """
 
     def __init__(
         self, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, tensors: list[Tensor]
@@ -98,13 +101,17 @@ class _Backward:
         # detached copies: the attention of the linear model must not be followed to its own inputs
         self.tensors = [v.detach().requires_grad_() for v in tensors]
         self.flow = flow.rebound(self.tensors)
-        self.shape, self.end, self.span = x.shape, end, end - start
-        self.sizes = [x.numel(), x.numel(), *(v.numel() for v in tensors)]
+        self.end, self.span = end, end - start
+        self.members = x.shape[:-2] if _apart(self.flow, x, tensors) else torch.Size()
+        self.shapes = [x.shape, x.shape, *(v.shape for v in tensors)]
+        self.sizes = [math.prod(shape[len(self.members) :]) for shape in self.shapes]
+
+    def join(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat([v.reshape(*self.members, -1, 1) for v in parts], -2)
 
     def split(self, state: Tensor) -> list[Tensor]:
-        shapes = [self.shape, self.shape, *(v.shape for v in self.tensors)]
-        parts = state.flatten().split(self.sizes)
-        return [v.reshape(shape) for v, shape in zip(parts, shapes, strict=True)]
+        parts = state.split(self.sizes, -2)
+        return [v.reshape(shape) for v, shape in zip(parts, self.shapes, strict=True)]
 
     def __call__(self, s: Tensor, state: Tensor) -> Tensor:
         x, a, *_ = self.split(state)
@@ -116,7 +123,14 @@ class _Backward:
         parts = [-change.detach()]
         for v, g in zip((x, *self.tensors), found, strict=True):
             parts.append(torch.zeros_like(v) if g is None else g)
-        return torch.cat([v.reshape(-1, 1) for v in parts])
+        return self.join(parts)
+
+
+def _apart(flow: BoundField, x: Tensor, tensors: list[Tensor]) -> bool:
+    """Whether no two members of x share a parameter."""
+    members = x.shape[:-2]
+    stacked = isinstance(flow, Flow) and flow.alpha().shape[:-2] == members
+    return stacked and all(v.shape[: len(members)] == members for v in tensors)
 
 
 def _seminorm(solver: Solver, rows: int) -> Solver:

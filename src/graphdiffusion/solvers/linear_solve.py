@@ -100,9 +100,10 @@ def bicgstab(
     shadow, p, v = r, torch.zeros_like(r), torch.zeros_like(r)
     rho = alpha = omega = torch.ones_like(goal)
     going = r.norm(dim=-2, keepdim=True) > goal
+    stuck = torch.zeros_like(going)
     for _ in range(max_iterations):
         if not bool(going.any()):
-            return y
+            break
         rho_new = dot(shadow, r)
         beta = _ratio(rho_new, rho) * _ratio(alpha, omega)
         p = r + beta * (p - omega * v)
@@ -118,22 +119,31 @@ def bicgstab(
         r = torch.where(going, s - omega * w, r)
         rho = rho_new
         stats.inner_iterations += 1
-        stuck = going & ((rho == 0) | (omega == 0) | ~torch.isfinite(move).all(-2, keepdim=True))
-        if bool(stuck.any()):
-            break
-        going = going & (r.norm(dim=-2, keepdim=True) > goal)
-    return _fixed_point(apply, y, c, b, goal, max_iterations, stats)
+        broken = (rho == 0) | (omega == 0) | ~torch.isfinite(move).all(-2, keepdim=True)
+        stuck = stuck | (going & broken)
+        going = going & ~broken & (r.norm(dim=-2, keepdim=True) > goal)
+    return _fixed_point(apply, y, c, b, goal, going | stuck, max_iterations, stats)
 
 
 def _fixed_point(
-    apply: Any, y: Tensor, c: Tensor, b: Tensor, goal: Tensor, max_iterations: int, stats: Stats
+    apply: Any,
+    y: Tensor,
+    c: Tensor,
+    b: Tensor,
+    goal: Tensor,
+    going: Tensor,
+    max_iterations: int,
+    stats: Stats,
 ) -> Tensor:
-    y = torch.where(torch.isfinite(y).all(-2, keepdim=True), y, b)
+    """Only the channels that are still ``going`` move: the others have what they would have alone."""
+    if not bool(going.any()):
+        return y
+    y = torch.where(going & ~torch.isfinite(y).all(-2, keepdim=True), b, y)
     # the error shrinks by c/(1+c) in each iteration
     limit = max_iterations + int(40 * (1 + float(c.abs().max())))
     for _ in range(limit):
         r = b - apply(y)
-        going = r.norm(dim=-2, keepdim=True) > goal
+        going = going & (r.norm(dim=-2, keepdim=True) > goal)
         if not bool(going.any()):
             return y
         y = torch.where(going, y + r / (1 + c), y)
@@ -141,7 +151,8 @@ def _fixed_point(
     raise NotConverged(
         f"the linear solve of the semi-implicit scheme did not reach its tolerance in {limit} "
         f"iterations at τα = {float(c.max()):g} (residual {float(r.norm(dim=-2).max()):.3g}). Loosen "
-        "the tolerance, raise max_iterations or compute in float64."
+        "the tolerance, raise max_iterations or compute in float64.",
+        going[..., 0, :].any(-1),
     )
 
 

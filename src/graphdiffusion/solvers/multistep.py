@@ -80,5 +80,6 @@ class AdamsMoulton4(FixedStep):
         raise NotConverged(
             f"the corrector of AdamsMoulton4 still changed by {float(change.max()):.3g} after "
             f"{self.max_iterations} iterations at τ = {self.step_size:g} (it converges for τα < 4/3). "
-            "Take a smaller step, or SemiImplicitEuler, which is stable for every step."
+            "Take a smaller step, or SemiImplicitEuler, which is stable for every step.",
+            going[..., 0, 0],
         )

@@ -59,6 +59,7 @@ class Stats:
         rejected: Steps tried and thrown away (likewise).
         inner_iterations: Iterations of linear solves or of the corrector, over all steps.
         last_step: Size of the last step, one for each member.
+        spent: Evaluations that an adaptive scheme would have needed for each member alone.
     """
 
     evaluations: int = 0
@@ -66,6 +67,7 @@ class Stats:
     rejected: int = 0
     inner_iterations: int = 0
     last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
+    spent: Tensor = field(default_factory=lambda: torch.zeros(()), repr=False)
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,14 @@ class Counted:
     def __call__(self, t: Tensor, x: Tensor) -> Tensor:
         self.stats.evaluations += 1
         if self.limit is not None and self.stats.evaluations > self.limit:
-            raise TooManyEvaluations(
-                f"the right-hand side was evaluated more than max_evaluations={self.limit} times: the "
-                "dynamics may have turned stiff, or hold randomness (dropout). Loosen rtol and atol, use "
-                "SemiImplicitEuler or (linear model) Exponential, or raise max_evaluations."
-            )
+            raise too_many_evaluations(self.limit)
         return self.field(t, x)
+
+
+def too_many_evaluations(limit: int, members: Tensor | None = None) -> TooManyEvaluations:
+    return TooManyEvaluations(
+        f"the right-hand side was evaluated more than max_evaluations={limit} times: the dynamics may "
+        "have turned stiff, or hold randomness (dropout). Loosen rtol and atol, use SemiImplicitEuler or "
+        "(linear model) Exponential, or raise max_evaluations.",
+        members,
+    )

@@ -53,16 +53,14 @@ def weighted(
     x: Tensor | None, h: Tensor | float, weights: tuple[float, ...], stages: list[Tensor]
 ) -> Tensor:
     """``x + h Σ w_i k_i``."""
-    (w, k), *others = ((w, k) for w, k in zip(weights, stages, strict=False) if w)
+    pairs = [(w, k) for w, k in zip(weights, stages, strict=False) if w]
     if isinstance(h, float):  # known beforehand: the step goes into the weights
+        (w, k), *others = pairs
         total = k * (h * w) if x is None else torch.add(x, k, alpha=h * w)
         for w, k in others:
             total.add_(k, alpha=h * w)
         return total
-    pairs = [(w * h, k), *((w * h, k) for w, k in others)]
-    if x is not None:
-        pairs.insert(0, (torch.ones_like(h), x))
-    return combine([c for c, _ in pairs], [k for _, k in pairs])
+    return combine([w * h for w, _ in pairs], [k for _, k in pairs], x)
 
 
 class FixedStep(Solver):

@@ -13,9 +13,9 @@ from ..solvers.exponential import default_tolerance, number_of_terms
 if TYPE_CHECKING:
     from .population import Population
 
-REVIEW = 10  # steps between two looks at how many terms or steps the solver needs
-MARGIN = 1.08  # room for α and T to grow in the meantime
-SLACK = 4  # terms or steps too many that are worth a new capture
+MARGIN = 1.03  # room for α and T to grow within one step, between training and validation
+GROWTH = 2  # terms or steps to spare once they have grown beyond a capture: they may go on growing
+COST = 6.0  # epochs that a new capture costs, roughly: smaller ones must pay for themselves
 
 
 def can_capture(population: Population) -> bool:
@@ -29,35 +29,47 @@ def can_capture(population: Population) -> bool:
 
 
 class CapturedStep:
-    """Replays :meth:`Population.compute`; captured anew when the solver needs more room."""
+    """Replays :meth:`Population.compute`; captured anew when the solver needs more room, or much less."""
 
     def __init__(self, population: Population) -> None:
         self.population = population
         self.graph: torch.cuda.CUDAGraph | None = None
         self.room = -1
-        self.replays = 0
+        self.warm = False
 
     def replay(self) -> None:
-        learnt = "model.diffusion.time" in self.population.parameters  # T may grow fast
-        if learnt or self.replays % REVIEW == 0:
-            needed = self._needed(MARGIN)
-            if not needed <= self.room < needed + SLACK:
+        if not self.warm:  # the first step compiles kernels and makes work lists: no part of a capture
+            self.population.compute()
+            self.warm = True
+            return
+        if self.graph is None or self._moves():
+            needed = self._needed()
+            left = self.population.config.epochs - self.population.epochs_done
+            if self.graph is None or (self.room - needed) * left > COST * self.room:
                 self._capture(needed)
+            elif needed > self.room:
+                self._capture(needed + GROWTH)
         assert self.graph is not None
         self.graph.replay()
-        self.replays += 1
 
-    def _needed(self, margin: float) -> int:
+    def _moves(self) -> bool:
+        """Whether training changes how much room is needed."""
+        learnt = {"model.diffusion.time"}
+        if isinstance(self.population.face.model.diffusion.solver, Exponential):
+            learnt.add("model.diffusion.equation.alpha.raw")
+        return not learnt.isdisjoint(self.population.parameters)
+
+    def _needed(self) -> int:
         """Products or steps of the member that needs most, with room for what is learnt to grow."""
         layer = self.population.face.model.diffusion
         state = self.population.parameters | self.population.constants
         time = state["model.diffusion.time"].detach().double()
         if "model.diffusion.time" in self.population.parameters:
-            time = time * margin
+            time = time * MARGIN
         longest = time * max(self.population.fractions or [1.0])
         if isinstance(layer.solver, Exponential):
             raw = state["model.diffusion.equation.alpha.raw"].detach().double().flatten()
-            alpha = torch.sigmoid(raw).mul(margin).clamp_max(1.0) if layer.equation.alpha.bounded else raw
+            alpha = torch.sigmoid(raw).mul(MARGIN).clamp_max(1.0) if layer.equation.alpha.bounded else raw
             return number_of_terms(alpha * longest, default_tolerance(torch.float32))
         assert isinstance(layer.solver, FixedStep)
         return int(torch.ceil(longest / layer.solver.step_size).nan_to_num(0.0).max())
@@ -72,21 +84,13 @@ class CapturedStep:
         else:
             assert isinstance(fixed, FixedStep)
             fixed.max_steps = room
-        before = {name: value.clone() for name, value in population.state().items()}
-        done = population.epochs_done
         layer.solver = fixed
+        self.graph = None  # its memory can be used again
+        graph = torch.cuda.CUDAGraph()
         try:
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):  # kernels are compiled and work lists made before the capture
+            # relaxed: a number of terms may need a kernel that is loaded only now
+            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
                 population.compute()
-                population.load(before)
-            torch.cuda.current_stream().wait_stream(stream)
-            self.graph = None  # its memory can be used again
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                population.compute()
-            self.graph = graph
         finally:
             layer.solver = plain  # what is computed outside the graph finds its own number of terms
-        population.epochs_done = done
+        self.graph = graph

@@ -6,6 +6,7 @@ and what it has found so far. A single training is a population of one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, one_hot
 
 from ..data import Split
-from ..errors import ConfigError
+from ..errors import ConfigError, SolverError
 from ..nn import GRAND, Output
 from ..ops.noise import derive, random_bits
 from ..solvers import Adaptive
@@ -23,6 +24,9 @@ from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
 from .problem import PER_MEMBER, Member, Problem, build_model, build_solver, member_splits
+from .scores import accuracy, surprise
+
+log = logging.getLogger("graphdiffusion")
 
 _LABELS = 7  # salt of the keys that choose label features
 
@@ -55,7 +59,8 @@ class Population:
         device = problem.y.device
         each = [config.but(**_allowed(m.options)) for m in members]
         models = [
-            build_model(c, problem.in_channels, problem.classes, m.init) for c, m in _pairs(each, members)
+            build_model(c, problem.in_channels, problem.classes, m.init)
+            for c, m in zip(each, members, strict=True)
         ]
         self.parameters: dict[str, Tensor] = {}
         self.constants: dict[str, Tensor] = {}
@@ -115,13 +120,21 @@ class Population:
         )
 
     def step(self) -> None:
-        """One epoch of every member: train, validate, and keep what is best."""
+        """One epoch of every member: train, validate, and keep what is best.
+
+        Where the integration of some fails (:meth:`failed` says of whom), nothing has changed for anybody.
+        """
         if self.captured is None and can_capture(self):
             self.captured = CapturedStep(self)
         if self.captured is not None:
             self.captured.replay()
         else:
-            self.compute()
+            before = {name: value.clone() for name, value in self.state().items()}
+            try:
+                self.compute()
+            except SolverError:
+                self.load(before)
+                raise
         self.epochs_done += 1
 
     def compute(self) -> None:
@@ -174,14 +187,15 @@ class Population:
         fractions = self.fractions
         labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
         logits = self.run(key, state, labels=labels, sweep=fractions).logits
-        accuracy = self._accuracy(logits, self.val)
-        score = accuracy - 1e-5 * self._surprise(logits)  # the loss only decides between equals
+        right = accuracy(logits, self.problem.y, self.val)
+        # the loss only decides between equals
+        score = right - 1e-5 * surprise(logits, self.problem.y, self.val)
         fraction = torch.ones_like(self.best_fraction)
         if fractions is not None:
             score, at = score.max(0)
-            accuracy = accuracy.gather(0, at[None])[0]
+            right = right.gather(0, at[None])[0]
             fraction = self.sweep_times[at]
-        self.score.copy_(accuracy)
+        self.score.copy_(right)
         improved = score > self.best_score
         if self.config.patience:  # a member out of patience changes no more, whenever it is let go
             improved &= self.epoch - self.best_epoch <= self.config.patience
@@ -190,24 +204,11 @@ class Population:
             self.best[name].copy_(torch.where(improved.view(shape), value, self.best[name]))
         for best, now in (
             (self.best_score, score),
-            (self.best_val, accuracy),
+            (self.best_val, right),
             (self.best_fraction, fraction),
             (self.best_epoch, self.epoch.expand_as(self.best_epoch)),
         ):
             best.copy_(torch.where(improved, now, best))
-
-    def _accuracy(self, logits: Tensor, mask: Tensor) -> Tensor:
-        """Share of right answers among the masked nodes, ``(..., P)``; NaN answers nothing."""
-        answers = torch.where(logits.isnan().any(-1), -2, logits.argmax(-1))
-        right = (answers == self.problem.y) & mask
-        return right.sum(-1).double() / mask.sum(-1).clamp_min(1)
-
-    def _surprise(self, logits: Tensor) -> Tensor:
-        """Validation loss squeezed into [0, 1), ``(..., P)``."""
-        y = self.problem.y.clamp_min(0).expand(logits.shape[:-1]).unsqueeze(-1)
-        loss = -logits.log_softmax(-1).gather(-1, y).squeeze(-1).double()
-        mean = (loss * self.val).sum(-1) / self.val.sum(-1).clamp_min(1)
-        return (mean / (1 + mean)).nan_to_num(1.0)
 
     @torch.no_grad()
     def final(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
@@ -223,11 +224,41 @@ class Population:
 
     @torch.no_grad()
     def accuracies(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Validation and test accuracy of every member with the parameters and constants ``state``."""
+        """Validation and test accuracy of every member with the parameters and constants ``state``.
+
+        A member that cannot be integrated gives no right answer.
+        """
         self.face.eval()
         labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
-        logits = self.run(self.seeds, state, labels=labels).logits
-        return self._accuracy(logits, self.val), self._accuracy(logits, self.test)
+        try:
+            logits = self.run(self.seeds, state, labels=labels).logits
+        except SolverError as error:
+            return self._accuracies_without(self.failed(error), state, error)
+        return accuracy(logits, self.problem.y, self.val), accuracy(logits, self.problem.y, self.test)
+
+    def _accuracies_without(
+        self, failed: Tensor, state: dict[str, Tensor], error: SolverError
+    ) -> tuple[Tensor, Tensor]:
+        names = self.numbers(failed)
+        log.warning("members %s cannot be integrated and give no right answer: %s", names, error)
+        val, test = torch.zeros_like(self.best_val), torch.zeros_like(self.best_val)
+        rest = (~failed).nonzero().flatten()
+        if len(rest):
+            split = Split(self.train[rest], self.val[rest], self.test[rest])
+            others = [self.members[k] for k in rest.tolist()]
+            alone = Population(self.problem, self.config, others, split)
+            val[rest], test[rest] = alone.accuracies({name: v[rest] for name, v in state.items()})
+        return val, test
+
+    def failed(self, error: SolverError) -> Tensor:
+        """Members whose integration failed, ``(P,)`` bool."""
+        if error.members is None:  # solvers name members wherever there are several: this is the only one
+            return torch.ones(len(self), dtype=torch.bool, device=self.loss.device)
+        return error.members
+
+    def numbers(self, which: Tensor) -> list[int]:
+        """The numbers of some members, ``which`` ``(P,)`` bool."""
+        return [self.members[k].number for k in which.nonzero().flatten().tolist()]
 
     def finished(self) -> Tensor:
         """Members that have run out of patience, or whose loss is no longer finite: ``(P,)`` bool."""
@@ -239,15 +270,14 @@ class Population:
     def select(self, keep: Tensor) -> None:
         """Leave out all members but those at the indices ``keep``."""
         self.members = [self.members[k] for k in keep.tolist()]
-        if not self.members:
-            return
         for home in (self.parameters, self.constants, self.best):
             for name, value in home.items():
                 home[name] = value.detach()[keep].requires_grad_(value.requires_grad)
         self.optimiser.select(keep)
         for name in _PER_MEMBER_TENSORS:
             setattr(self, name, getattr(self, name)[keep])
-        self._prepare()
+        if self.members:
+            self._prepare()
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes in training, for a checkpoint."""
@@ -284,7 +314,3 @@ def _allowed(options: dict[str, Any]) -> dict[str, Any]:
                 f"{', '.join(PER_MEMBER)}."
             )
     return options
-
-
-def _pairs(a: list[Config], b: Sequence[Member]) -> zip[tuple[Config, Member]]:
-    return zip(a, b, strict=True)

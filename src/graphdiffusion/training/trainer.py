@@ -84,18 +84,23 @@ class Trainer:
         self.started = time.monotonic()
         self.saved = self.started
         self.pause = _checkpoint_seconds()
+        self.results: list[Result] = []  # of chunks that are done
 
     def run(self) -> list[Result]:
-        """Train everybody, going on from whatever the folder holds."""
-        results: list[Result] = []
+        """Train everybody, going on from whatever the folder holds.
+
+        A member whose integration fails ends with its best state, or as it began if it has none. Where
+        not even the first members get through their first epoch, the error is raised.
+        """
+        self.results = []
         for number, members in enumerate(self._chunks()):
             found = self._stored(number, members)
             if found is None:
                 found = self._train(number, members)
-            results += found
+            self.results += found
         if self.folder is not None:
-            self._conclude(results)
-        return results
+            self._conclude(self.results)
+        return self.results
 
     def _chunks(self) -> Iterator[list[Member]]:
         for first in range(0, len(self.members), self.chunk):
@@ -110,12 +115,8 @@ class Trainer:
             try:
                 population.step()
             except SolverError as error:
-                if epoch == 0:
-                    raise
-                log.warning(
-                    "members %s end at epoch %d: %s", [m.number for m in population.members], epoch, error
-                )
-                break
+                self._release(population, self._failed(population, error), done)
+                continue
             if (epoch + 1) % every == 0:  # looking at the figures waits for the device
                 self._note_epoch(number, epoch, population)
                 self._release(population, population.finished(), done)
@@ -123,6 +124,15 @@ class Trainer:
         if len(population):
             self._release(population, torch.ones(len(population), dtype=torch.bool), done)
         return self._store(number, members, done)
+
+    def _failed(self, population: Population, error: SolverError) -> Tensor:
+        """Who has to end; the others repeat the epoch without them."""
+        failed, epoch = population.failed(error), population.epochs_done
+        # nobody has been trained so far: rather the options are wrong than the luck was bad
+        if epoch == 0 and bool(failed.all()) and all(r.best_epoch < 0 for r in self.results):
+            raise error
+        log.warning("members %s end at epoch %d: %s", population.numbers(failed), epoch, error)
+        return failed
 
     def _release(
         self, population: Population, leaving: Tensor, done: dict[int, tuple[Result, dict[str, Tensor]]]

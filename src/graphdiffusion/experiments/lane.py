@@ -1,0 +1,53 @@
+"""A lane of the race: members of one family that train together, and what became of them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from ..errors import SolverError
+from ..training.config import Config
+from ..training.population import Population
+
+log = logging.getLogger("graphdiffusion")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a member has come: its best score, the validation accuracy in it, and its epochs."""
+
+    score: float
+    val: float
+    epochs: int
+
+
+@dataclass
+class Lane:
+    """Members of one family that train together.
+
+    Attributes:
+        config: What they share.
+        population: Those in training.
+        ended: Those whose integration failed, by number.
+    """
+
+    config: Config
+    population: Population
+    ended: dict[int, Standing] = field(default_factory=dict)
+
+    def standings(self) -> dict[int, Standing]:
+        """Of all members, by number."""
+        population = self.population
+        values = population.best_score.tolist(), population.best_val.tolist()
+        return self.ended | {
+            member.number: Standing(score, val, population.epochs_done)
+            for member, score, val in zip(population.members, *values, strict=True)
+        }
+
+    def end(self, error: SolverError) -> None:
+        """Let members go whose integration failed."""
+        failed, now = self.population.failed(error), self.standings()
+        numbers = self.population.numbers(failed)
+        log.info("members %s end at epoch %d: %s", numbers, self.population.epochs_done, error)
+        self.ended |= {number: now[number] for number in numbers}
+        self.population.select((~failed).nonzero().flatten())
