@@ -15,175 +15,20 @@ import argparse
 import gc
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from harness import DK, HEADS, Bench, Workload, power_law, workloads
 from torch import Tensor
 
 from graphdiffusion import ops
 from graphdiffusion.graph import Graph
-from graphdiffusion.ops import torch_backend, triton_backend, triton_plan, triton_sddmm
-from graphdiffusion.ops import triton_attention as forward_pass
-from graphdiffusion.ops import triton_attention_backward as backward_pass
-from graphdiffusion.ops.triton_spmm import SpmmTiling, spmm_tiling
-
-HEADS, DK = 8, 16
-
-
-@dataclass
-class Bench:
-    """Where things run, and what was measured."""
-
-    smoke: bool
-    records: list[dict[str, Any]] = field(default_factory=list)
-    copy_rate: float = float("nan")  # bytes read and written in a second
-
-    @property
-    def device(self) -> str:
-        return "cpu" if self.smoke else "cuda"
-
-    def draw(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.randn(*shape, device=self.device).to(dtype)
-
-    def seconds(self, run: Callable[[], object], captured: bool, repeat: int = 15, inner: int = 4) -> float:
-        """Median time of one call."""
-        run()
-        if self.smoke:
-            start = time.perf_counter()
-            run()
-            return time.perf_counter() - start
-        many = _captured(run, inner) if captured else lambda: [run() for _ in range(inner)]
-        many()
-        torch.cuda.synchronize()
-        times = []
-        for _ in range(repeat):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            many()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / inner / 1e3)
-        return statistics.median(times)
-
-    def memory(self, run: Callable[[], object]) -> int:
-        """Most bytes held during a call, beyond what was held before it."""
-        if self.smoke:
-            return 0
-        gc.collect()
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - before
-
-    def measure(
-        self,
-        section: str,
-        name: str,
-        run: Callable[[], object],
-        *,
-        moved: int = 0,
-        gathered: int = 0,
-        captured: bool = True,
-        beside: float | None = None,
-        **timing: int,
-    ) -> float:
-        """Time a call; ``moved`` are the fewest bytes to memory, ``gathered`` those read through caches."""
-        seconds = self.seconds(run, captured, **timing)
-        record: dict[str, Any] = {"section": section, "name": name, "ms": seconds * 1e3}
-        record["peak_mb"] = self.memory(run) / 1e6
-        if moved:
-            record["bound_ms"] = moved / self.copy_rate * 1e3
-            record["fraction"] = moved / self.copy_rate / seconds
-        if gathered:
-            record["gathered_tb_s"] = gathered / seconds / 1e12
-        if beside is not None:
-            record["times_slower"] = seconds / beside
-        self.records.append(record)
-        _show(record)
-        return seconds
-
-
-def _captured(run: Callable[[], object], inner: int) -> Callable[[], object]:
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(inner):
-            run()
-    return graph.replay
-
-
-def _show(record: dict[str, Any]) -> None:
-    cells = [f"{record['section']:9s} {record['name']:44s} {record['ms']:10.4f} ms"]
-    cells += [f"{record['fraction']:6.1%} of bound"] if "fraction" in record else []
-    cells += [f"{record['gathered_tb_s']:5.2f} TB/s gathered"] if "gathered_tb_s" in record else []
-    cells += [f"x{record['times_slower']:.2f}"] if "times_slower" in record else []
-    cells += [f"peak {record['peak_mb']:.0f} MB"] if record.get("peak_mb") else []
-    print("  ".join(cells), flush=True)
-
-
-# Workloads
-
-
-def power_law(n: int, edges: int, device: str, symmetric: bool = True) -> Graph:
-    """A random graph whose degrees have a long tail; about ``edges`` directed edges with the loops."""
-    random = torch.Generator(device=device).manual_seed(0)
-    half = max((edges - n) // (2 if symmetric else 1), 1)
-    u = (torch.rand(half, generator=random, device=device) ** 2 * n).long().clamp_(max=n - 1)
-    v = torch.randint(n, (half,), generator=random, device=device)
-    both = torch.stack([u, v])
-    if symmetric:
-        both = torch.cat([both, both.flip(0)], dim=1)
-    return Graph.from_edge_index(both, n, self_loops=1.0)
-
-
-@dataclass
-class Workload:
-    name: str
-    graph: Graph
-    members: int
-    d: int
-
-    @property
-    def moved(self) -> int:
-        """Bytes of one product: values and indices, x read once, the result written once."""
-        g = self.graph
-        return 4 * (self.members * (g.num_edges + 2 * g.num_nodes * self.d) + g.num_edges + g.num_nodes)
-
-    @property
-    def gathered(self) -> int:
-        """Bytes of the rows of x that the edges name."""
-        return 4 * self.members * self.graph.num_edges * self.d
-
-
-def workloads(bench: Bench, arxiv: Path | None) -> list[Workload]:
-    if bench.smoke:
-        return [
-            Workload("cora", power_law(20, 60, "cpu"), 2, 20),
-            Workload("arxiv", power_law(30, 90, "cpu"), 1, 16),
-        ]
-    cora = power_law(2485, 12623, "cuda")
-    if arxiv is not None and arxiv.exists():
-        with np.load(arxiv) as file:
-            edges = torch.from_numpy(file["edge_index"].astype(np.int64)).cuda()
-        big = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], dim=1), 169343, self_loops=1.0)
-    else:
-        big = power_law(169343, 2_484_941, "cuda")
-    for graph in (cora, big):
-        print(graph, "longest row", graph.longest_row, "column", graph.longest_column)
-    return [Workload("cora", cora, 100, 80), Workload("arxiv", big, 1, 128)]
-
+from graphdiffusion.ops import torch_backend, triton_backend
+from graphdiffusion.ops.dense import affines
 
 # Sections
 
@@ -334,95 +179,53 @@ def step(bench: Bench, work: Workload) -> None:
             return torch.autograd.grad(run(*inputs), inputs, grad)
 
     slow = {"captured": False, "repeat": 3, "inner": 1}
-    for way, go in (("forward", forward), ("forward + backward", both)):
+    state = 4 * grad.numel()
+    gradients = 4 * sum(t.numel() for t in inputs)
+    for way, go, results in (("forward", forward, state), ("forward + backward", both, state + gradients)):
         title = f"{work.name}: {way}"
-        ours = bench.measure("step", f"{title}, fused", lambda go=go: go("triton", rows), repeat=7)
-        bench.measure("step", f"{title}, fused, columns", lambda go=go: go("triton", columns), repeat=7)
+        held = {"results": results}
+        ours = bench.measure("step", f"{title}, fused", lambda go=go: go("triton", rows), repeat=7, **held)
+        bench.measure(
+            "step", f"{title}, fused, columns", lambda go=go: go("triton", columns), repeat=7, **held
+        )
         for other, run in (("torch composition", rows), ("gather/scatter", gathered)):
             bench.measure(
-                "step", f"{title}, {other}", lambda go=go, run=run: go("torch", run), beside=ours, **slow
+                "step",
+                f"{title}, {other}",
+                lambda go=go, run=run: go("torch", run),
+                beside=ours,
+                **held,
+                **slow,
             )
 
 
-def sweep(bench: Bench, work: Workload) -> None:
-    """Which tiling is fastest: constants of triton_spmm, triton_sddmm and the two passes of attention."""
-    g, members, d = work.graph, work.members, work.d
-    values, x = bench.draw(members, g.num_edges), bench.draw(members, g.num_nodes, d)
-    quick = {"repeat": 7, "inner": 4}
-    now = spmm_tiling(d)
-    tilings = [
-        SpmmTiling(width, rows, edges, unroll, warps)
-        for width, rows, edges, unroll, warps in (
-            (16, 32, 16, 4, 4),
-            (16, 64, 16, 4, 4),
-            (16, 64, 16, 8, 4),
-            (16, 16, 16, 4, 2),
-            (32, 32, 16, 4, 4),
-            (32, 16, 16, 4, 4),
-            (32, 8, 8, 4, 2),
-            (64, 16, 8, 4, 4),
-            (64, 8, 8, 4, 4),
-            (64, 8, 8, 8, 2),
-            (128, 8, 8, 4, 4),
-            (128, 4, 4, 4, 4),
-            (128, 4, 4, 8, 1),
-        )
-        if width <= max(d, 16) * 2
-    ]
-    for tiling in [now, *(tilings[:2] if bench.smoke else tilings)]:
-        shown = f"w{tiling.width} r{tiling.rows} e{tiling.edges} u{tiling.unroll} {tiling.warps} warps"
-        shown += " (now)" if tiling == now else ""
-        bench.measure(
-            "sweep",
-            f"{work.name}: A x {shown}",
-            lambda tiling=tiling: triton_backend.spmm(g, values, x, False, tiling=tiling),
-            moved=work.moved,
-            gathered=work.gathered,
-            **quick,
-        )
-    scores = [(32, 16, 4), (64, 16, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 64, 4), (16, 32, 1)]
-    for edges, width, warps in scores[:1] if bench.smoke else scores:
-        kept = triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS
-        triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS = edges, width, warps
-        bench.measure(
-            "sweep",
-            f"{work.name}: score e{edges} w{width} {warps} warps",
-            lambda: triton_backend.sddmm(g, x, x),
-            gathered=work.gathered,
-            **quick,
-        )
-        triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS = kept
-    q, k = (
-        bench.draw(members, g.num_nodes, HEADS * DK).unflatten(-1, (HEADS, DK)).transpose(1, 2)
-        for _ in "qk"
-    )
-    how = ("identity", "softmax", "rows")
-    attention, total, peak = triton_backend.attend(g, q, k, None, *how)
+def maps(bench: Bench, work: Workload) -> None:
+    """Queries and keys of every node, forward and with gradients, beside torch's float32 products."""
+    n, members, width = work.graph.num_nodes, work.members, HEADS * DK
+    x = bench.draw(members, n, work.d).requires_grad_()
+    pairs = [(bench.draw(members, width, work.d), bench.draw(members, width)) for _ in "qk"]
+    leaves = [x, *(t.requires_grad_() for pair in pairs for t in pair)]
+    grads = [bench.draw(members, n, width) for _ in "qk"]
 
-    def attend() -> object:
-        return triton_backend.attend(g, q, k, None, *how)
+    def forward(kernels: Any) -> object:
+        with ops.use_backend(kernels), torch.no_grad():
+            return affines(x, pairs)
 
-    def attend_backward() -> object:
-        return triton_backend.attend_backward(g, q, k, None, total, peak, attention, *how)
+    def both(kernels: Any) -> object:
+        with ops.use_backend(kernels):
+            return torch.autograd.grad(affines(x, pairs), leaves, grads)
 
-    held = [(512, 1), (1024, 1), (1024, 2), (2048, 2), (1024, 4), (2048, 4), (4096, 4), (4096, 8)]
-    for tile, warps in held[:1] if bench.smoke else held:
-        for module, run in ((forward_pass, attend), (backward_pass, attend_backward)):
-            before = module.TILE, module.WARPS
-            module.TILE, module.WARPS = tile, warps
-            bench.measure("sweep", f"{work.name}: {run.__name__} tile {tile} {warps} warps", run, **quick)
-            module.TILE, module.WARPS = before
-    for short, chunk in () if bench.smoke else ((16, 512), (64, 512), (32, 256), (32, 1024)):
-        usual = triton_plan.SHORT, triton_plan.CHUNK
-        triton_plan.SHORT, triton_plan.CHUNK = short, chunk
-        bench.measure(
-            "sweep",
-            f"{work.name}: A x short {short} chunk {chunk}",
-            lambda: triton_backend.spmm(g, values, x, False),
-            moved=work.moved,
-            **quick,
-        )
-        triton_plan.SHORT, triton_plan.CHUNK = usual
+    one = x.numel() + 2 * members * n * width  # x, and either q and k or their gradients
+    for way, go, moved in (("forward", forward, 4 * one), ("forward + backward", both, 4 * 3 * one)):
+        title = f"{work.name}: queries and keys, {way}"
+        ours = bench.measure("maps", title, lambda go=go: go("triton"), moved=moved)
+        bench.measure("maps", f"{title}, torch", lambda go=go: go("torch"), captured=False, beside=ours)
+    exact = x[:1].detach().double() @ pairs[0][0][:1].detach().double().mT + pairs[0][1][:1, None].double()
+    for kernels in ("triton", "torch"):
+        with ops.use_backend(kernels), torch.no_grad():
+            error = float((affines(x, pairs)[0][:1] - exact).abs().max() / exact.abs().max())
+        bench.records.append({"section": "maps", "name": f"{work.name}: error, {kernels}", "error": error})
+        print(f"maps      {work.name}: error of {kernels} against float64, of the largest: {error:.1e}")
 
 
 def growth(bench: Bench) -> None:
@@ -471,7 +274,7 @@ SECTIONS: dict[str, Callable[[Bench, Workload], None]] = {
     "spmm": products,
     "fields": fields,
     "step": step,
-    "sweep": sweep,
+    "maps": maps,
 }
 
 

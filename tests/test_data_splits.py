@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphdiffusion.data import (
     Split,
+    deal_again,
     default_development,
     load_data,
     planetoid_split,
@@ -126,6 +127,17 @@ def test_planetoid_split():
     assert torch.equal(planetoid_split(data).val, masks[1])
     with pytest.raises(DataError, match=r"thing carries no fixed split \(val_mask, test_mask"):
         planetoid_split(Data(train_mask=masks[0], name="thing"))
+
+
+def test_deal_again(cora):
+    fixed = random_split(cora.y, 0)
+    dealt = [deal_again(fixed, cora.y, seed) for seed in (1, 1, 2)]
+    assert torch.equal(dealt[0].train, dealt[1].train)
+    assert not torch.equal(dealt[0].train, dealt[2].train)
+    for split in dealt:
+        assert torch.equal(split.test, fixed.test)
+        assert torch.equal(split.train | split.val, fixed.train | fixed.val)
+        assert torch.equal(cora.y[split.train].bincount(), cora.y[fixed.train].bincount())
 
 
 def test_stack_and_to(cora):

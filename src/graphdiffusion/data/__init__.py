@@ -6,6 +6,7 @@ from graphdiffusion.data.datasets import find_raw, load_data
 from graphdiffusion.data.reader import open_data, read_folder, read_graph
 from graphdiffusion.data.splits import (
     Split,
+    deal_again,
     default_development,
     planetoid_split,
     random_split,
@@ -20,6 +21,7 @@ __all__ = [
     "Split",
     "check_data",
     "dataset_info",
+    "deal_again",
     "default_development",
     "find_raw",
     "is_dataset",

@@ -18,7 +18,7 @@ from statistics import fmean
 import torch
 from torch_geometric.data import Data
 
-from ..data import Split
+from ..data import Split, deal_again, planetoid_split, stack_splits
 from ..errors import SolverError
 from ..training.config import Config
 from ..training.memory import chunk_size
@@ -110,6 +110,9 @@ class Workshop:
     def _lane(self, config: Config, members: list[Member]) -> Lane:
         problem = self.problem(config)
         split = member_splits(config, problem.data, members)
+        if config.split != "random":
+            fixed = planetoid_split(problem.data)
+            split = stack_splits([deal_again(fixed, problem.data.y, m.split) for m in members])
         blind = Split(split.train, split.val, torch.zeros_like(split.test))
         return Lane(config, Population(problem, config, members, blind))
 

@@ -40,7 +40,7 @@ class SpmmTiling:
 
 
 def spmm_tiling(d: int) -> SpmmTiling:
-    """Tiling for a width, the best of a sweep on an H200 (``benchmarks/kernels.py --only sweep``).
+    """Tiling for a width, the best of a sweep on an H200 (``benchmarks/sweep.py``).
 
     The number of members decides nothing: a member alone and a member of a population are added up
     in the same order.

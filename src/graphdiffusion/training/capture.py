@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 
+from ..graph import Graph
 from ..solvers import Exponential, FixedStep
 from ..solvers.exponential import default_tolerance, number_of_terms
 
 if TYPE_CHECKING:
+    from .config import Config
     from .population import Population
 
-MARGIN = 1.03  # room for α and T to grow within one step, between training and validation
+MARGIN = 1.01  # room for α and T to grow within one step, between training and validation
 GROWTH = 2  # terms or steps to spare once they have grown beyond a capture: they may go on growing
 COST = 6.0  # epochs that a new capture costs, roughly: smaller ones must pay for themselves
+
+# Shapes of steps that have run on a graph: their kernels are compiled and its work lists are made.
+_seen: WeakKeyDictionary[Graph, set[tuple[Config, int]]] = WeakKeyDictionary()
 
 
 def can_capture(population: Population) -> bool:
@@ -35,12 +41,13 @@ class CapturedStep:
         self.population = population
         self.graph: torch.cuda.CUDAGraph | None = None
         self.room = -1
-        self.warm = False
 
     def replay(self) -> None:
-        if not self.warm:  # the first step compiles kernels and makes work lists: no part of a capture
+        seen = _seen.setdefault(self.population.problem.graph, set())
+        shape = (self.population.config, len(self.population))
+        if shape not in seen:  # what a first step prepares can be no part of a capture
             self.population.compute()
-            self.warm = True
+            seen.add(shape)
             return
         if self.graph is None or self._moves():
             needed = self._needed()
