@@ -1,0 +1,94 @@
+"""Writes the tables of README.md and docs/reproduction.md from docs/results.
+
+    python docs/make_tables.py [--check]
+
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; ``--check`` changes nothing and fails if one is
+out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+DATA = {
+    "cora": "Cora",
+    "citeseer": "CiteSeer",
+    "pubmed": "PubMed",
+    "coauthor-cs": "CoauthorCS",
+    "computers": "Computers",
+    "photo": "Photo",
+}
+MODELS = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
+
+Cells = dict[tuple[str, str], dict[str, Any]]
+
+
+def read(table: str) -> Cells:
+    content = json.loads((DOCS / "results" / f"{table}.json").read_text(encoding="utf-8"))
+    return {(cell["data"], cell["variant"]): cell for cell in content["cells"]}
+
+
+def accuracies(cells: Cells) -> str:
+    """A row for each model, a column for each data set; bold where the paper's mean is reached."""
+    shown = [name for name in DATA if any(data == name for data, _ in cells)]
+    lines = ["| | " + " | ".join(DATA[name] for name in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    for variant, model in MODELS.items():
+        row = []
+        for name in shown:
+            cell = cells.get((name, variant))
+            if cell is None:
+                row.append("not measured")
+                continue
+            text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
+            text = f"**{text}**" if cell["difference"] >= 0 else text
+            row.append(f"{text} ({cell['paper']:.1f})")
+        lines.append(f"| {model} | " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def details(tables: dict[str, Cells]) -> str:
+    """What stands behind each figure."""
+    lines = [
+        "| table | data | model | test % | paper | difference | trainings | preset | parameters | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for table, cells in tables.items():
+        for variant, model in MODELS.items():
+            for name in DATA:
+                if (cell := cells.get((name, variant))) is None:
+                    continue
+                lines.append(
+                    f"| {table} | {DATA[name]} | {model} | {cell['mean']:.2f} ± {cell['std']:.2f} | "
+                    f"{cell['paper']} | {cell['difference']:+.2f} | {cell['splits']} × {cell['inits']} | "
+                    f"{cell['preset']} | {cell['parameters']:,} | {cell['seconds']:.0f} |"
+                )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if a table is out of date")
+    check = parser.parse_args().check
+    tables = {name: read(name) for name in ("table1", "table2")}
+    made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}
+    stale = False
+    for path in (DOCS.parent / "README.md", DOCS / "reproduction.md"):
+        before = after = path.read_text(encoding="utf-8")
+        for name, table in made.items():
+            pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+            after = re.sub(pattern, lambda m, t=table: f"{m[1]}\n{t}\n\n{m[2]}", after, flags=re.DOTALL)
+        stale |= after != before
+        if not check:
+            path.write_text(after, encoding="utf-8")
+    if check and stale:
+        sys.exit("tables are out of date: run python docs/make_tables.py")
+
+
+if __name__ == "__main__":
+    main()
