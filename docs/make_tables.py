@@ -2,8 +2,8 @@
 
     python docs/make_tables.py [--check]
 
-A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; ``--check`` changes nothing and fails if one is
-out of date.
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``. ``--check`` changes nothing; it fails if one
+is out of date.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def accuracies(cells: Cells) -> str:
 def details(tables: dict[str, Cells]) -> str:
     """What stands behind each figure."""
     lines = [
-        "| table | data | model | test % | paper | difference | trainings | preset | parameters | seconds |",
+        "| table | data | model | test % | paper | diff. | trainings | preset | parameters | seconds |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for table, cells in tables.items():
@@ -73,7 +73,7 @@ def details(tables: dict[str, Cells]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail if a table is out of date")
+    parser.add_argument("--check", action="store_true", help="change nothing, fail if one is stale")
     check = parser.parse_args().check
     tables = {name: read(name) for name in ("table1", "table2")}
     made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}

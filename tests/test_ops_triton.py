@@ -160,29 +160,6 @@ else:
         if not add:
             close(triton_backend.spmm(graph, values, x, transpose, minus=x), exact - x.double())
 
-    @pytest.mark.parametrize("adds", [False, True])
-    @pytest.mark.parametrize(
-        ("members", "d", "dtype"),
-        [(1, 1, torch.float64), (3, 5, torch.float64), (2, 80, torch.float32), (1, 300, torch.float32)],
-    )
-    def test_spmm_backward(members: int, d: int, dtype: torch.dtype, adds: bool) -> None:
-        graph = graph_with_hubs()
-        n = graph.num_nodes
-        values, before = (draw(members, graph.num_edges, dtype=dtype, seed=s) for s in (1, 5))
-        x, g = (draw(members, n, 2 * d, dtype=dtype, seed=s)[..., :d] for s in (2, 3))
-        term = (draw(members, dtype=dtype, seed=4), draw(members, n, d, dtype=dtype, seed=6))
-        out = before.clone() if adds else None
-        found = triton_backend.spmm_backward(graph, values, x, g, term if adds else None, out)
-        exact = torch_backend.spmm_backward(
-            graph, values.double(), x.double(), g.double(),
-            tuple(t.double() for t in term) if adds else None, before.double() if adds else None,
-        )  # fmt: skip
-        assert out is None or found[1] is out
-        for ours, theirs in zip(found, exact, strict=True):
-            close(ours, theirs)
-        less, _ = triton_backend.spmm_backward(graph, values, x, g, minus=g)
-        close(less, torch_backend.spmm(graph, values.double(), g.double(), True) - g.double())
-
     @pytest.mark.parametrize("count", [1, 3, 8, 11])
     def test_combine_and_dots(count: int) -> None:
         states = [draw(3, 9, 5, seed=k) for k in range(count)]

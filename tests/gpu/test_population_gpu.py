@@ -35,10 +35,12 @@ def test_a_member_alone_equals_the_member_of_a_population(case: str) -> None:
         together.step()
         for single in alone:
             single.step()
+    # error norms may be added up in another order, and adaptive steps end elsewhere in the last digits; what
+    # is left of that where a gradient is nearly zero, the optimiser divides by the gradient's own size
+    tolerance = 1e-3 if case == "dopri5" else 1e-6
     for k, single in enumerate(alone):
         for name, value in single.parameters.items():
-            # dense products of a batch may be added up in another order than those of one
-            torch.testing.assert_close(together.parameters[name][k], value[0], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(together.parameters[name][k], value[0], rtol=0, atol=tolerance)
 
 
 # rewiring is left out: an edge at the threshold may fall on either side of it by rounding
@@ -61,7 +63,7 @@ def test_a_captured_step_computes_what_a_plain_one_does() -> None:
     config = settings("linear")
     problem = load_problem(config).to("cuda")
     captured, plain = (Population(problem, config, protocol(config)) for _ in range(2))
-    for _ in range(12):  # across a review of the number of terms
+    for _ in range(12):
         captured.step()
         plain.compute()
     assert captured.captured is not None

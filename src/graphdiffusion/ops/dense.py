@@ -24,8 +24,12 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def affines(x: Tensor, maps: Sequence[Map]) -> list[Tensor]:
-    """Several linear maps of one x, with fewer passes over the nodes than one after the other."""
-    if backend(x) is not torch_backend and all(t.dtype == torch.float32 for t in (x, *_tensors(maps))):
+    """Several linear maps of one x, with fewer passes over the nodes than one after the other.
+
+    A member alone, with weights ``(1, o, i)``, gets the kernel of a population. Plain ones ``(o, i)`` are
+    left to torch: a module outside a CUDA graph waits for launches, of which torch's product has fewest.
+    """
+    if _has_kernels(x, maps):
         lead = torch.broadcast_shapes(x.shape[:-2], *(w.shape[:-2] for w, _ in maps))
         both = [t for w, b in maps for t in (flat(w, lead, 2), None if b is None else flat(b, lead, 1))]
         out = Affines.apply(flat(x, lead, 2), *both)
@@ -82,5 +86,7 @@ def sparse_product(pattern: Pattern, values: Tensor, weight: Tensor) -> Tensor:
     return Propagate.apply(pattern, flat(values, lead, 1), columns, False).reshape(*lead, pattern.rows, -1)
 
 
-def _tensors(maps: Sequence[Map]) -> list[Tensor]:
-    return [t for pair in maps for t in pair if t is not None]
+def _has_kernels(x: Tensor, maps: Sequence[Map]) -> bool:
+    tensors = [x, *(t for pair in maps for t in pair if t is not None)]
+    stacked = any(weight.dim() > 2 for weight, _ in maps)
+    return stacked and backend(x) is not torch_backend and all(t.dtype == torch.float32 for t in tensors)

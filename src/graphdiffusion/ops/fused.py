@@ -85,8 +85,10 @@ class Diffuse(Function):
             out = Propagate.apply(ctx.graph, _composed(ctx.graph, q, k, weight, *ctx.how), x, False) - x
             d_q, d_k, d_x = _gradients(out, (q, k, x), ctx.needs_input_grad[1:4], grad)
         else:
-            d_x, p = ctx.kernels.spmm_backward(ctx.graph, values, x, grad, minus=grad)
+            if ctx.needs_input_grad[3]:
+                d_x = ctx.kernels.spmm(ctx.graph, values, grad, True, minus=grad)
             if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+                p = ctx.kernels.sddmm(ctx.graph, grad, x)
                 d_q, d_k = ctx.kernels.attend_backward(ctx.graph, q, k, weight, total, peak, p, *ctx.how)
         return None, d_q, d_k, d_x, None, None, None, None
 

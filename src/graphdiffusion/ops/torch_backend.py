@@ -95,18 +95,6 @@ def sddmm(graph: Graph, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tens
     return scores if out is None else out.add_(scores)
 
 
-def spmm_backward(
-    graph: Graph,
-    values: Tensor,
-    x: Tensor,
-    grad: Tensor,
-    add: tuple[Tensor, Tensor] | None = None,
-    out: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of ``A x``: ``Aᵀ g``, plus ``c z``, and ``⟨g_i, x_j⟩`` on the edges, added to ``out``."""
-    return spmm(graph, values, grad, True, add), sddmm(graph, grad, x, out)
-
-
 def group_sum(graph: Graph, values: Tensor, over: str) -> Tensor:
     """Sum of the edge field ``(L, E)`` over each row or column → ``(L, n)``."""
     if values.is_cuda:  # index_add would add in an order that changes from run to run

@@ -14,7 +14,7 @@ from .triton_attention_backward import attend_backward
 from .triton_dense import combine, combine_backward, dots, dropout
 from .triton_edges import group_max, group_sum, normalise, normalise_backward, spread
 from .triton_sddmm import sddmm
-from .triton_spmm import spmm, spmm_backward
+from .triton_spmm import spmm
 
 __all__ = [
     "affine",
@@ -31,7 +31,6 @@ __all__ = [
     "normalise_backward",
     "sddmm",
     "spmm",
-    "spmm_backward",
     "spread",
     "weight_gradient",
 ]

@@ -1,4 +1,4 @@
-"""The sparse product in Triton, ``A x`` and ``Aᵀ x``, and its gradient."""
+"""The sparse product in Triton: ``A x`` and ``Aᵀ x``."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -22,10 +22,6 @@ from .triton_launch import (
     statistic,
 )
 from .triton_plan import plan
-from .triton_sddmm import sddmm
-
-WHOLE = 256  # widest rows of which a program can hold all columns
-NUMBERS = 2048  # that a program of the gradient holds at once
 
 
 @dataclass(frozen=True)
@@ -62,19 +58,6 @@ def _store_rows(
 
 
 @triton.jit
-def _own_rows(y, row, live, c, c_ok, y_row, ACC: tl.constexpr):
-    at = row.to(tl.int64)[:, None] * y_row + c[None, :]
-    return tl.load(y + at, mask=live[:, None] & c_ok[None, :], other=0.0).to(ACC)
-
-
-@triton.jit
-def _store_dots(d, at, ok, s, DOT: tl.constexpr):
-    if DOT == "add":
-        s += tl.load(d + at, mask=ok, other=0.0)
-    tl.store(d + at, s, mask=ok)
-
-
-@triton.jit
 def _long_rows(
     block,
     out,
@@ -87,13 +70,10 @@ def _long_rows(
     length_of,
     index,
     edge,
-    y,
-    d,
     c,
     scale,
     x_row,
     z_row,
-    y_row,
     num_split,
     num_long,
     D: tl.constexpr,
@@ -102,7 +82,6 @@ def _long_rows(
     EDGES: tl.constexpr,
     PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
-    DOT: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
 ):
@@ -114,9 +93,6 @@ def _long_rows(
     lane = tl.arange(0, EDGES)
     c_ok = c < D
     lanes = tl.zeros([ROWS, EDGES, WIDTH], ACC)
-    row = tl.load(node_of + item, mask=live, other=0)
-    if DOT != "nothing":
-        own = _own_rows(y, row, live, c, c_ok, y_row, ACC)[:, None, :]
     for e in range(0, tl.max(length, axis=0), EDGES):
         ok = (e + lane)[None, :] < length[:, None]
         at = start[:, None] + (e + lane)[None, :]
@@ -127,14 +103,13 @@ def _long_rows(
         if WIDE:
             j = j.to(tl.int64)
         x_ok = ok[:, :, None] & c_ok[None, None, :]
-        x_j = tl.load(x + j[:, :, None] * x_row + c[None, None, :], mask=x_ok, other=0.0).to(ACC)
-        lanes += a[:, :, None] * x_j
-        if DOT != "nothing":
-            _store_dots(d, at, ok, tl.sum(own * x_j, axis=2), DOT)
+        x_j = tl.load(x + j[:, :, None] * x_row + c[None, None, :], mask=x_ok, other=0.0)
+        lanes += a[:, :, None] * x_j.to(ACC)
     acc = tl.sum(lanes, axis=1)
     cut = item < num_split
     ok = (live & cut)[:, None] & c_ok[None, :]
     tl.store(partial + item.to(tl.int64)[:, None] * D + c[None, :], acc, mask=ok)
+    row = tl.load(node_of + item, mask=live, other=0)
     ok = (live & (item >= num_split))[:, None] & c_ok[None, :]
     _store_rows(acc, out, z, row, c, ok, scale, z_row, D, ADD, ACC)
 
@@ -151,13 +126,10 @@ def _short_rows(
     length_of,
     index,
     edge,
-    y,
-    d,
     c,
     scale,
     x_row,
     z_row,
-    y_row,
     num_items,
     D: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -165,7 +137,6 @@ def _short_rows(
     UNROLL: tl.constexpr,
     PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
-    DOT: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
 ):
@@ -176,9 +147,6 @@ def _short_rows(
     length = tl.load(length_of + item, mask=live, other=0)
     c_ok = c < D
     acc = tl.zeros([ROWS, WIDTH], ACC)
-    row = tl.load(node_of + item, mask=live, other=0)
-    if DOT != "nothing":
-        own = _own_rows(y, row, live, c, c_ok, y_row, ACC)
     for e in range(0, tl.load(length_of + first), UNROLL):  # the first row is the longest
         for u in tl.static_range(UNROLL):
             ok = e + u < length
@@ -190,10 +158,9 @@ def _short_rows(
             if WIDE:
                 j = j.to(tl.int64)
             x_ok = ok[:, None] & c_ok[None, :]
-            x_j = tl.load(x + j[:, None] * x_row + c[None, :], mask=x_ok, other=0.0).to(ACC)
-            acc += a[:, None] * x_j
-            if DOT != "nothing":
-                _store_dots(d, at, ok, tl.sum(own * x_j, axis=1), DOT)
+            x_j = tl.load(x + j[:, None] * x_row + c[None, :], mask=x_ok, other=0.0)
+            acc += a[:, None] * x_j.to(ACC)
+    row = tl.load(node_of + item, mask=live, other=0)
     _store_rows(acc, out, z, row, c, live[:, None] & c_ok[None, :], scale, z_row, D, ADD, ACC)
 
 
@@ -210,8 +177,6 @@ def _spmm_kernel(
     length_of,
     index,
     edge,
-    y,
-    d,
     out_member,
     partial_member,
     values_member,
@@ -219,9 +184,6 @@ def _spmm_kernel(
     x_row,
     z_member,
     z_row,
-    y_member,
-    y_row,
-    d_member,
     blocks,
     tiles,
     num_split,
@@ -235,7 +197,6 @@ def _spmm_kernel(
     UNROLL: tl.constexpr,
     PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
-    DOT: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
 ):
@@ -249,8 +210,6 @@ def _spmm_kernel(
     out += member * out_member
     z += member * z_member
     partial += member * partial_member
-    y += member * y_member
-    d += member * d_member
     scale = tl.load(coefficient + member).to(ACC) if ADD == "scaled" else tl.full([], -1.0, ACC)
     c = tile * WIDTH + tl.arange(0, WIDTH)
     long_blocks = (num_long + LONG_ROWS - 1) // LONG_ROWS
@@ -267,13 +226,10 @@ def _spmm_kernel(
             length_of,
             index,
             edge,
-            y,
-            d,
             c,
             scale,
             x_row,
             z_row,
-            y_row,
             num_split,
             num_long,
             D,
@@ -282,7 +238,6 @@ def _spmm_kernel(
             EDGES,
             PERMUTED,
             ADD,
-            DOT,
             WIDE,
             ACC,
         )
@@ -298,13 +253,10 @@ def _spmm_kernel(
             length_of,
             index,
             edge,
-            y,
-            d,
             c,
             scale,
             x_row,
             z_row,
-            y_row,
             num_items,
             D,
             WIDTH,
@@ -312,7 +264,6 @@ def _spmm_kernel(
             UNROLL,
             PERMUTED,
             ADD,
-            DOT,
             WIDE,
             ACC,
         )
@@ -333,62 +284,25 @@ def spmm(
     values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``, in the
     type of x; for the transpose, rows and cols change places.
     """
-    return _spmm(graph, values, x, transpose, add, minus, None, tiling or spmm_tiling(x.shape[-1]))
-
-
-def spmm_backward(
-    graph: Pattern,
-    values: Tensor,
-    x: Tensor,
-    grad: Tensor,
-    add: tuple[Tensor, Tensor] | None = None,
-    out: Tensor | None = None,
-    *,
-    minus: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of ``A x``: ``Aᵀ g``, plus ``c z``, less ``minus``, and ``⟨g_i, x_j⟩`` on the edges.
-
-    The second is added to ``out`` if that is given. Both read the same rows of g, and one kernel reads
-    them for both.
-    """
-    d = x.shape[-1]
-    if d > WHOLE:
-        return spmm(graph, values, grad, True, add, minus=minus), sddmm(graph, grad, x, out)
-    mode = "store" if out is None else "add"
-    if out is None:
-        out = torch.empty(len(x), graph.num_edges, dtype=statistic(x), device=x.device)
-    width = triton.next_power_of_2(d)
-    tiling = SpmmTiling(width, rows=max(NUMBERS // width, 1), unroll=2)
-    return _spmm(graph, values, grad, True, add, minus, (mode, x, out), tiling), out
-
-
-def _spmm(
-    graph: Pattern, values: Tensor, x: Tensor, transpose: bool, add: tuple[Tensor, Tensor] | None,
-    minus: Tensor | None, dots: tuple[str, Tensor, Tensor] | None, how: SpmmTiling,
-) -> Tensor:  # fmt: skip
-    members, _, width = x.shape
+    members, _, d = x.shape
     work = plan(graph, "columns" if transpose else "rows")
+    how = tiling or spmm_tiling(d)
     x, values = rows_in_place(x), rows_in_place(values)
     coefficient, z = add if add is not None else (None, minus)
     mode = "scaled" if add is not None else "nothing" if minus is None else "minus"
     z = x if z is None else rows_in_place(z)
-    dot, y, d = dots if dots is not None else ("nothing", x, values)
-    y = rows_in_place(y)
-    out = torch.empty(
-        members, graph.cols if transpose else graph.rows, width, dtype=x.dtype, device=x.device
-    )
-    partial = torch.empty(members, work.num_split, width, dtype=statistic(x), device=x.device)
+    out = torch.empty(members, graph.cols if transpose else graph.rows, d, dtype=x.dtype, device=x.device)
+    partial = torch.empty(members, work.num_split, d, dtype=statistic(x), device=x.device)
     long_rows = max(how.rows // how.edges, 1)
-    tiles = triton.cdiv(width, how.width)
+    tiles = triton.cdiv(d, how.width)
     blocks = triton.cdiv(work.num_long, long_rows) + triton.cdiv(work.num_items - work.num_long, how.rows)
     launch(
         _spmm_kernel, blocks * tiles * members, x, out, partial, values, x,
-        x if coefficient is None else coefficient, z, *work.tensors, y, d, member_stride(out),
+        x if coefficient is None else coefficient, z, *work.tensors, member_stride(out),
         member_stride(partial), member_stride(values), member_stride(x), x.stride(1), member_stride(z),
-        z.stride(1), member_stride(y), y.stride(1), member_stride(d), blocks, tiles, work.num_split,
-        work.num_long, work.num_items, D=width, WIDTH=how.width, ROWS=how.rows, LONG_ROWS=long_rows,
-        EDGES=how.edges, UNROLL=how.unroll, PERMUTED=work.edge is not None, ADD=mode, DOT=dot,
-        WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
+        z.stride(1), blocks, tiles, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,
+        ROWS=how.rows, LONG_ROWS=long_rows, EDGES=how.edges, UNROLL=how.unroll,
+        PERMUTED=work.edge is not None, ADD=mode, WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
     )  # fmt: skip
     combine(work, out, partial, add=mode, coefficient=coefficient, z=z)
     return out

@@ -204,8 +204,9 @@ class _Series(Function):
             while powers and len(powers) < stop - first:
                 powers.append(kernels.spmm(graph, values, powers[-1], False))
             for k in range(stop - 1, first - 1, -1):
-                y = powers[k - first] if d_values is not None else None
-                g = _horner(kernels, graph, values, g, c[:, k], grad, y, d_values)
+                if g is not None and d_values is not None:
+                    kernels.sddmm(graph, g, powers[k - first], out=d_values)
+                g = _horner(kernels, graph, values, g, c[:, k], grad)
             if d_c is not None and stride > 1:
                 for row, part in zip(d_c, grad, strict=True):
                     row[first:stop] = kernels.dots(part, powers)
@@ -220,22 +221,13 @@ class _Series(Function):
 
 
 def _horner(
-    kernels: Any,
-    graph: Graph,
-    values: Tensor,
-    g: Tensor | None,
-    c: Tensor,
-    grad: Tensor,
-    y: Tensor | None = None,
-    d_values: Tensor | None = None,
+    kernels: Any, graph: Graph, values: Tensor, g: Tensor | None, c: Tensor, grad: Tensor
 ) -> Tensor:
-    """``Aᵀ g + Σ_m c_m grad_m``; with y, ``⟨g_i, y_j⟩`` is added to ``d_values``."""
+    """``Aᵀ g + Σ_m c_m grad_m``."""
     if len(c) == 1:
         share, source = c[0], grad[0]
     else:
         share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
     if g is None:
         return share[:, None, None] * source
-    if y is None:
-        return kernels.spmm(graph, values, g, True, add=(share, source))
-    return kernels.spmm_backward(graph, values, y, g, (share, source), d_values)[0]
+    return kernels.spmm(graph, values, g, True, add=(share, source))
