@@ -138,6 +138,8 @@ def test_deal_again(cora):
         assert torch.equal(split.test, fixed.test)
         assert torch.equal(split.train | split.val, fixed.train | fixed.val)
         assert torch.equal(cora.y[split.train].bincount(), cora.y[fixed.train].bincount())
+    hidden = torch.where(torch.arange(len(cora.y)) % 3 == 0, -1, cora.y)
+    assert (hidden[deal_again(fixed, hidden, 1).train] >= 0).all()
 
 
 def test_stack_and_to(cora):

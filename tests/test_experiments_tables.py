@@ -62,8 +62,8 @@ def test_every_preset_says_where_it_comes_from():
 
 
 def test_presets_of_planetoid_splits(monkeypatch):
-    known = [name for name in presets() if name != "pubmed-linear-planetoid"] + ["cora-linear-planetoid"]
-    monkeypatch.setattr("graphdiffusion.experiments.presets.presets", lambda: known)
+    known = ["cora-linear", "cora-linear-paper", "cora-linear-planetoid", "pubmed-linear"]
+    monkeypatch.setattr("graphdiffusion.configs.presets", lambda: known)
     assert preset_name("cora", "linear", split="planetoid") == "cora-linear-planetoid"
     assert preset_name("cora-embedded", "linear", split="planetoid") == "cora-linear-planetoid"
     assert preset_name("cora", "linear") == "cora-linear"

@@ -170,10 +170,10 @@ else:
         close(triton_backend.dots(start, states), torch_backend.dots(start, states))
 
     @pytest.mark.parametrize("wants_c", [False, True])
-    @pytest.mark.parametrize("wanted", [[False, False, False], [True, False, True], [True, True, True]])
+    @pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True], [True] * 3, [True, False] * 5])
     def test_combine_backward(wanted: list[bool], wants_c: bool) -> None:
-        states = [draw(3, 700, 5, seed=k) for k in range(3)]
-        c, grad = draw(3, 3, seed=20), draw(3, 700, 5, seed=21)
+        states = [draw(3, 700, 5, seed=k) for k in range(len(wanted))]
+        c, grad = draw(len(wanted), 3, seed=20), draw(3, 700, 5, seed=21)
         d_c, d_states = triton_backend.combine_backward(c, states, grad, wanted, wants_c)
         exact_c, exact = torch_backend.combine_backward(c, states, grad, wanted, wants_c)
         assert (d_c is None) == (exact_c is None) == (not wants_c)
@@ -209,6 +209,15 @@ else:
             right = torch.autograd.grad(exact, twins, [g.double() for g in grads])
         for a, b in zip([*out, *found], [*exact, *right], strict=True):
             close(a, b, 1e-6)
+
+    @pytest.mark.parametrize("bits", [0x7FFFFFFF, 0x7FC00000, 0x7F800000])  # CUDA's NaN, another, infinity
+    def test_affine_hides_nothing(bits: int) -> None:
+        bad = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+        x, w = torch.ones(1, 3, 4), torch.ones(1, 2, 4)
+        x[0, 1, 2] = bad
+        out = triton_backend.affine(x, w, None)
+        assert out[0, 1].isfinite().logical_not().all() and out[0, [0, 2]].eq(4).all()
+        assert not triton_backend.affine(torch.ones(1, 3, 4), w * bad, None).isfinite().any()
 
     def test_affine_twice_differentiable() -> None:
         x, w = draw(2, 5, 4, dtype=torch.float32), draw(2, 3, 4, dtype=torch.float32, seed=2)

@@ -81,3 +81,10 @@ def test_links_and_pictures_are_there(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_tables_are_those_of_the_results():
+    done = subprocess.run(
+        [sys.executable, PAGES[0].parent / "docs" / "make_tables.py", "--check"], check=False
+    )
+    assert done.returncode == 0

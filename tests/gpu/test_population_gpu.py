@@ -35,8 +35,8 @@ def test_a_member_alone_equals_the_member_of_a_population(case: str) -> None:
         together.step()
         for single in alone:
             single.step()
-    # error norms may be added up in another order, and adaptive steps end elsewhere in the last digits; what
-    # is left of that where a gradient is nearly zero, the optimiser divides by the gradient's own size
+    # error norms may be added up in another order, so adaptive steps differ in their last digits; where a
+    # gradient is nearly zero the optimiser divides it by its own size, and makes that visible
     tolerance = 1e-3 if case == "dopri5" else 1e-6
     for k, single in enumerate(alone):
         for name, value in single.parameters.items():

@@ -88,8 +88,10 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     values = read_toml(file) if file is not None else {}
     check_names(values)
     values = _absolute(values | flags)
-    data, variant = (str(values.get(key, getattr(Config, key))) for key in ("data", "variant"))
-    name = find_preset(data, variant, preset)
+    data, variant, split = (
+        str(values.get(key, getattr(Config, key))) for key in ("data", "variant", "split")
+    )
+    name = find_preset(data, variant, preset, split)
     if name is not None:
         values = read_preset(name) | values
     return Settled(Config.from_dict(values), "split" in values, name)

@@ -40,7 +40,8 @@ def tune(
         float, typer.Option(help="Seconds for the race; then the finals begin.", show_default="none")
     ] = math.inf,
     space: Annotated[
-        Path | None, typer.Option(help="TOML file with the space.", show_default="the variant's")
+        Path | None,
+        typer.Option(help="TOML file with the space, or small-VARIANT.", show_default="the variant's"),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="population: this machine; ray: a cluster, through Ray Tune.")
@@ -84,6 +85,11 @@ def tune(
     fixed = set(flags) | set(read_toml(config) if config is not None else ())
     try:
         settled.tell()
+        if start.split == "planetoid" and settled.preset and not settled.preset.endswith("-planetoid"):
+            say(
+                f"{settled.preset} may have been chosen on random splits, which show labels of this one's "
+                "test nodes: for figures to report, start from --preset paper or a --config of your own."
+            )
         board = _search(start, settled.split_chosen, plan, fixed, space, engine, sampler, out)
     except KeyboardInterrupt:
         say("interrupted; the same command goes on with the search.")

@@ -28,7 +28,7 @@ def presets() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in FOLDER.iterdir() if f.name.endswith(".toml"))
 
 
-def find_preset(data: str, variant: str, name: str = "auto") -> str | None:
+def find_preset(data: str, variant: str, name: str = "auto", split: str = "random") -> str | None:
     """The preset to use.
 
     Args:
@@ -36,13 +36,15 @@ def find_preset(data: str, variant: str, name: str = "auto") -> str | None:
         variant: Of the model.
         name: ``"auto"`` is the one for data and variant, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.
+        split: Settings chosen on random splits have seen labels of Planetoid's test nodes. So Planetoid's
+            split takes ``<data>-<variant>-planetoid``, chosen without them, where there is one.
     """
     if name == "none":
         return None
     known = presets()
     own = f"{dataset_info(data).name.removesuffix('-embedded')}-{variant}" if is_dataset(data) else None
     if name == "auto":
-        return own if own in known else None
+        return next((p for p in (f"{own}-{split}", own) if p in known), None)
     for candidate in (name, f"{own}-{name}"):
         if candidate in known:
             return candidate

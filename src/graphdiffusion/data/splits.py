@@ -139,8 +139,9 @@ def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     The draw is as exact as that of `random_split`: `numpy.random.PCG64(seed).random_raw(m)` gives the
     m nodes keys, and of each class those with the smallest keys train.
     """
-    pool = (split.train | split.val).cpu().numpy().nonzero()[0]
-    classes, before = y.cpu().numpy(), split.train.cpu().numpy()
+    classes = y.cpu().numpy()
+    before = split.train.cpu().numpy() & (classes >= 0)
+    pool = ((split.train | split.val).cpu().numpy() & (classes >= 0)).nonzero()[0]
     order = pool[np.argsort(np.random.PCG64(seed).random_raw(pool.size), kind="stable")]
     wanted = np.bincount(classes[before], minlength=int(classes.max()) + 1)
     chosen = order[_rank_within_class(classes[order]) < wanted[classes[order]]]

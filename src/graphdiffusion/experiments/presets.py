@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..configs import NOT_IN_PRESETS, find_preset, presets, read_preset
-from ..data import dataset_info
+from ..configs import NOT_IN_PRESETS, find_preset, read_preset
 from ..errors import ConfigError
 from ..training.config import Config
 
@@ -14,16 +13,8 @@ VARIANTS = ("linear", "nonlinear", "nonlinear-rewired")
 
 
 def preset_name(data: str, variant: str, preset: str = "auto", split: str = "random") -> str:
-    """The preset for a data set and a variant.
-
-    Settings chosen on random splits have seen labels of Planetoid's test nodes. So Planetoid's split
-    takes ``<data>-<variant>-planetoid``, chosen on that split's validation nodes, where there is one.
-    """
-    if preset == "auto" and split == "planetoid":
-        own = f"{dataset_info(data).name.removesuffix('-embedded')}-{variant}-planetoid"
-        if own in presets():
-            return own
-    name = find_preset(data, variant, preset)
+    """The preset for a data set and a variant, as :func:`~graphdiffusion.configs.find_preset` finds it."""
+    name = find_preset(data, variant, preset, split)
     if name is None:
         raise ConfigError(f"there is no preset for {data} and the {variant} variant: search one first.")
     return name

@@ -109,8 +109,9 @@ class Workshop:
 
     def _lane(self, config: Config, members: list[Member]) -> Lane:
         problem = self.problem(config)
-        split = member_splits(config, problem.data, members)
-        if config.split != "random":
+        if config.split == "random":
+            split = member_splits(config, problem.data, members)
+        else:
             fixed = planetoid_split(problem.data)
             split = stack_splits([deal_again(fixed, problem.data.y, m.split) for m in members])
         blind = Split(split.train, split.val, torch.zeros_like(split.test))

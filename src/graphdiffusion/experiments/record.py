@@ -122,6 +122,8 @@ class Book:
             "space": {name: asdict(s) if isinstance(s, Range) else s for name, s in space.items()},
             **{k: v for k, v in asdict(plan).items() if k in _DECISIVE},
         }
+        if config.split != "random":
+            about["dealt"] = "anew"  # its training and validation nodes, for every seed
         for place in ("root", "device"):
             del about["config"][place]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

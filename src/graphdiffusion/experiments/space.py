@@ -13,7 +13,7 @@ from ..configs import FOLDER
 from ..errors import ConfigError
 from ..training.config import Config, check_names, parse_toml, read_toml
 from ..training.problem import PER_MEMBER
-from .presets import NOT_IN_PRESETS, VARIANTS
+from .presets import NOT_IN_PRESETS
 
 # A family keeps an option of the configuration with this probability. The number of families that a
 # GPU can afford is small, and a structure drawn wholly at random is seldom a good one.
@@ -70,11 +70,11 @@ class Trial:
 
 
 def read_space(source: str | Path) -> Space:
-    """A space from a TOML file, or that of a variant by its name."""
+    """A space from a TOML file, or one that comes with the library by its name, such as ``linear``."""
     text = str(source)
-    if text in VARIANTS:
-        content = FOLDER.joinpath("search", f"{text}.toml").read_text(encoding="utf-8")
-        values = parse_toml(content, f"space {text}")
+    own = FOLDER.joinpath("search", f"{text}.toml")
+    if own.is_file():
+        values = parse_toml(own.read_text(encoding="utf-8"), f"space {text}")
     else:
         values = read_toml(source)
     return parse_space(values)

@@ -70,12 +70,14 @@ class Affines(Function):
                 found[0] = sum((g @ w for g, w in zip(grads, weights, strict=True)), torch.zeros_like(x))
             else:
                 found[0] = ctx.kernels.affine_backward(grads, weights)
-        for grad in grads:
-            if differentiable:
+        wanted = ctx.needs_input_grad
+        for k, grad in enumerate(grads):
+            if not (wanted[2 * k + 1] or wanted[2 * k + 2]):
+                found += [None, None]
+            elif differentiable:
                 found += [grad.mT @ x, grad.sum(-2)]
             else:
                 found += ctx.kernels.weight_gradient(grad, x)
-        wanted = ctx.needs_input_grad
         return tuple(g if want else None for g, want in zip(found, wanted, strict=True))
 
 

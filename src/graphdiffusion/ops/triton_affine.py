@@ -2,7 +2,7 @@ r"""Linear maps of node features in Triton, on the matrix units and as accurate 
 
 The matrix units multiply numbers of 11 significant bits (TF32). A float32 is, up to its last bit or two,
 the sum of two of them, :math:`x = x_1 + x_2`, and :math:`x_1 w_1 + x_1 w_2 + x_2 w_1` leaves out only
-:math:`x_2 w_2`, a share of :math:`2^{-24}`. Sums are float32. The small factor is split beforehand.
+:math:`x_2 w_2`, a share of at most :math:`2^{-22}`. Sums are float32. The small factor is split beforehand.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -24,8 +24,9 @@ CHUNK = 1024  # nodes that one program adds up for the gradient of a weight
 
 @triton.jit
 def _round(x):
-    """The nearest number of 11 significant bits."""
-    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    """The nearest number of 11 significant bits; what is not finite stays as it is."""
+    near = ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+    return tl.where(tl.abs(x) < 3.4e38, near, x)
 
 
 @triton.jit

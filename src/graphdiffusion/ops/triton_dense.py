@@ -94,7 +94,13 @@ def combine_backward(
     c: Tensor, states: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool], wants_c: bool
 ) -> tuple[Tensor | None, list[Tensor | None]]:
     """Gradients of :func:`combine`: of c ``(K, L)``, and ``c_k g`` of the states where it is wanted."""
-    assert len(states) <= MOST
+    if len(states) > MOST:
+        some = [
+            combine_backward(c[k : k + MOST], states[k : k + MOST], grad, wanted[k : k + MOST], wants_c)
+            for k in range(0, len(states), MOST)
+        ]
+        d_c = torch.cat([d for d, _ in some if d is not None]) if wants_c else None
+        return d_c, [d for _, own in some for d in own]
     grad, states = grad.contiguous(), [s.contiguous() for s in states]
     found = [torch.empty_like(grad) if want else None for want in wanted]
     if not wants_c and not any(wanted):

@@ -195,7 +195,7 @@ class _Series(Function):
         graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
         kernels = backend(grad)
         wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
-        d_values = torch.zeros_like(values) if wants_values else None
+        d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
         d_c = torch.empty_like(c) if wants_c else None
         g: Tensor | None = None
         for first in range(last // stride * stride, -1, -stride):

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from ..graph import Graph
 from ..solvers import Exponential, FixedStep
 from ..solvers.exponential import default_tolerance, number_of_terms
+from .optimisers import REACH
 
 if TYPE_CHECKING:
     from .config import Config
     from .population import Population
 
-MARGIN = 1.01  # room for α and T to grow within one step, between training and validation
 GROWTH = 2  # terms or steps to spare once they have grown beyond a capture: they may go on growing
 COST = 6.0  # epochs that a new capture costs, roughly: smaller ones must pay for themselves
 
@@ -67,19 +68,28 @@ class CapturedStep:
         return not learnt.isdisjoint(self.population.parameters)
 
     def _needed(self) -> int:
-        """Products or steps of the member that needs most, with room for what is learnt to grow."""
+        """Products or steps of the member that needs most, in this step.
+
+        It trains with the parameters of now and validates with the next: they may grow by one update.
+        """
         layer = self.population.face.model.diffusion
-        state = self.population.parameters | self.population.constants
-        time = state["model.diffusion.time"].detach().double()
-        if "model.diffusion.time" in self.population.parameters:
-            time = time * MARGIN
+        optimiser = self.population.optimiser
+        reach = REACH[self.population.config.optimiser] * optimiser.rate.double()
+        time = self._grown("model.diffusion.time", reach)
         longest = time * max(self.population.fractions or [1.0])
         if isinstance(layer.solver, Exponential):
-            raw = state["model.diffusion.equation.alpha.raw"].detach().double().flatten()
-            alpha = torch.sigmoid(raw).mul(MARGIN).clamp_max(1.0) if layer.equation.alpha.bounded else raw
+            alpha = self._grown("model.diffusion.equation.alpha.raw", reach)
+            alpha = torch.sigmoid(alpha) if layer.equation.alpha.bounded else alpha
             return number_of_terms(alpha * longest, default_tolerance(torch.float32))
         assert isinstance(layer.solver, FixedStep)
         return int(torch.ceil(longest / layer.solver.step_size).nan_to_num(0.0).max())
+
+    def _grown(self, name: str, reach: Tensor) -> Tensor:
+        """A number of each member, ``(P,)``, as large as one update can make it if it is learnt."""
+        learnt = self.population.parameters.get(name)
+        value = self.population.constants[name] if learnt is None else learnt
+        value = value.detach().double().flatten()
+        return value if learnt is None else value + reach
 
     def _capture(self, room: int) -> None:
         population = self.population

@@ -6,6 +6,7 @@ Parameters carry leading member dimensions, hyperparameters one entry for each m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -85,6 +86,9 @@ def _rmsprop(g: Tensor, m: State, step: Tensor) -> Tensor:
 def _sgd(g: Tensor, m: State, step: Tensor) -> Tensor:
     return m["velocity"].mul_(0.9).add_(g).clone()
 
+
+# The longest step of one parameter, in rates: bounds of the rules above. SGD's has no bound.
+REACH = {"adam": 0.1 / math.sqrt(0.001), "adamax": 1.0, "rmsprop": 10.0, "sgd": 10.0}
 
 RULES: dict[str, tuple[tuple[str, ...], Callable[[Tensor, State, Tensor], Tensor]]] = {
     "adam": (("mean", "square"), _adam),
