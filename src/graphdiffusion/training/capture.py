@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .config import Config
     from .population import Population
 
-GROWTH = 2  # terms or steps to spare once they have grown beyond a capture: they may go on growing
+GROWTH = 2  # terms or steps to spare once they have grown beyond a capture
 COST = 6.0  # epochs that a new capture costs, roughly: smaller ones must pay for themselves
 
 # Shapes of steps that have run on a graph: their kernels are compiled and its work lists are made.
@@ -42,6 +42,7 @@ class CapturedStep:
         self.population = population
         self.graph: torch.cuda.CUDAGraph | None = None
         self.room = -1
+        self.spare = 0  # once more was needed than there was room for, more may be needed again
 
     def replay(self) -> None:
         seen = _seen.setdefault(self.population.problem.graph, set())
@@ -53,10 +54,11 @@ class CapturedStep:
         if self.graph is None or self._moves():
             needed = self._needed()
             left = self.population.config.epochs - self.population.epochs_done
-            if self.graph is None or (self.room - needed) * left > COST * self.room:
-                self._capture(needed)
-            elif needed > self.room:
-                self._capture(needed + GROWTH)
+            if self.graph is not None and needed > self.room:
+                self.spare = GROWTH
+            unused = self.room - needed - self.spare
+            if self.graph is None or needed > self.room or unused * left > COST * self.room:
+                self._capture(needed + self.spare)
         assert self.graph is not None
         self.graph.replay()
 

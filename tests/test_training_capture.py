@@ -1,0 +1,106 @@
+"""When a step is captured anew: the policy, with recorded captures in place of CUDA graphs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphdiffusion.solvers.exponential import default_tolerance, number_of_terms
+from graphdiffusion.training import Config, Population, load_problem, protocol
+from graphdiffusion.training import capture as capturing
+from graphdiffusion.training.capture import CapturedStep, can_capture
+
+ALPHA = "model.diffusion.equation.alpha.raw"
+
+
+def population(**options) -> Population:
+    config = Config(hidden=8, heads=2, attention_dim=8, splits=2, epochs=100, **options)
+    return Population(load_problem(config), config, protocol(config))
+
+
+class Recorded(CapturedStep):
+    """Notes the rooms that it is asked for, and replays nothing."""
+
+    def __init__(self, members: Population) -> None:
+        super().__init__(members)
+        self.rooms: list[int] = []
+
+    def _capture(self, room: int) -> None:
+        self.room, self.graph = room, Nothing()
+        self.rooms.append(room)
+
+
+class Nothing:
+    def replay(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capturing, "_seen", type(capturing._seen)())
+
+
+def test_nothing_is_captured_on_a_cpu():
+    assert not can_capture(population())
+
+
+def test_the_first_step_of_a_shape_is_taken_plainly():
+    members = population()
+    step = Recorded(members)
+    step.replay()
+    assert int(members.epoch) == 1 and step.rooms == []
+    step.replay()
+    assert int(members.epoch) == 1 and len(step.rooms) == 1
+    again = Recorded(population())  # another graph object: its work lists are still to be made
+    again.replay()
+    assert again.rooms == []
+    known = Population(members.problem, members.config, members.members)
+    same = Recorded(known)
+    same.replay()
+    assert len(same.rooms) == 1
+
+
+def test_captured_anew_when_more_is_needed_or_much_less():
+    members = population(time=10.0)
+    step = Recorded(members)
+    for _ in range(4):
+        step.replay()
+    assert len(step.rooms) == 1
+    with torch.no_grad():
+        members.parameters[ALPHA] += 0.5
+    step.replay()
+    assert len(step.rooms) == 2 and step.rooms[1] > step.rooms[0]
+    step.replay()
+    assert len(step.rooms) == 2  # the room to spare is not given back at once
+    with torch.no_grad():
+        members.parameters[ALPHA] -= 3.0
+    step.replay()
+    assert len(step.rooms) == 3 and step.rooms[2] < step.rooms[0]
+    members.epochs_done = 99  # one epoch left: a smaller step does not pay
+    with torch.no_grad():
+        members.parameters[ALPHA] -= 3.0
+    step.replay()
+    assert len(step.rooms) == 3
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamax", "rmsprop"])
+def test_one_update_does_not_outgrow_the_room(optimiser: str):
+    members = population(time=10.0, optimiser=optimiser, rate=0.04, alpha=0.2)
+    room = CapturedStep(members)._needed()
+    gradients = {name: -1e6 * torch.ones_like(p) for name, p in members.parameters.items()}
+    members.optimiser.update(members.parameters, gradients)
+    alpha = torch.sigmoid(members.parameters[ALPHA].detach().double())
+    assert number_of_terms(10.0 * alpha, default_tolerance(torch.float32)) <= room
+
+
+def test_fixed_steps_need_as_many_as_the_longest_time():
+    options = {"variant": "nonlinear", "solver": "rk4", "step_size": 0.5, "time": 3.0}
+    fixed = CapturedStep(population(**options))
+    assert fixed._needed() == 6 and not fixed._moves()
+    learnt = CapturedStep(population(**options, learn_time=True))
+    assert learnt._needed() == 7 and learnt._moves()
+
+
+def test_a_fixed_alpha_needs_one_look():
+    step = CapturedStep(population(time=10.0, alpha=1.0))
+    assert not step._moves()
+    assert step._needed() == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
