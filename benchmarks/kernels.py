@@ -257,7 +257,23 @@ def growth(bench: Bench) -> None:
                 return ops.diffuse(g, q, k, x)
 
         times["step, forward"].append(bench.measure("growth", f"{work.name}: step", diffuse, **how))
-        del g, work, values, x, q, k, diffuse
+
+        def composed(g: Graph = g, q: Tensor = q, k: Tensor = k, x: Tensor = x) -> Tensor:
+            with torch.no_grad(), ops.use_backend("torch"):
+                return ops.diffuse(g, q, k, x)
+
+        slow = {"captured": False, "repeat": 3, "inner": 1}
+        bench.measure(
+            "growth",
+            f"{work.name}: A x, torch CSR",
+            lambda g=g, v=values, x=x: torch_backend.spmm(g, v, x, False),
+            beside=times["product"][-1],
+            **slow,
+        )
+        bench.measure(
+            "growth", f"{work.name}: step, torch", composed, beside=times["step, forward"][-1], **slow
+        )
+        del g, work, values, x, q, k, diffuse, composed
         gc.collect()
         if not bench.smoke:
             torch.cuda.empty_cache()

@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
+from graphdiffusion.ops import use_backend
 from graphdiffusion.training import Config, Population, load_problem, pick_device, protocol
 from graphdiffusion.training.summary import device_name
 
@@ -70,6 +72,9 @@ def main() -> None:
         "--cases", nargs="+", default=["linear:auto:1", "nonlinear:rk4:2", "nonlinear:dopri5:1"]
     )
     parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--backend", choices=["triton", "torch"], help="kernels for all; by default the device's own"
+    )
     parser.add_argument("--profile", action="store_true", help="print where one step spends its time")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -79,7 +84,8 @@ def main() -> None:
         variant, solver, step = case.split(":")
         config = settings(variant, solver, float(step))
         for members in options.members:
-            row = measure(config, members, options.epochs, device)
+            with use_backend(options.backend) if options.backend else nullcontext():
+                row = measure(config, members, options.epochs, device)
             ratio = AUTHORS[variant] * members * (options.epochs / 100) / row["seconds"]
             speed = row["trainings_per_second_100_epochs"]
             print(
@@ -90,7 +96,8 @@ def main() -> None:
             found.append({"case": case, "times_authors": ratio, **row})
         if options.profile:
             profile(config, max(options.members), device)
-    result = {"device": device_name(device), "torch": torch.__version__, "rows": found}
+    about = {"device": device_name(device), "torch": torch.__version__, "backend": options.backend}
+    result = {**about, "rows": found}
     if options.out:
         options.out.write_text(json.dumps(result, indent=2))
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
+from ..ops import torch_backend
+from ..ops.backends import backend
 from ..solvers import Exponential, FixedStep
 from ..solvers.exponential import default_tolerance, number_of_terms
 from .optimisers import REACH
@@ -26,10 +28,10 @@ _seen: WeakKeyDictionary[Graph, set[tuple[Config, int]]] = WeakKeyDictionary()
 
 
 def can_capture(population: Population) -> bool:
-    """On CUDA, for solvers whose shape of computation does not depend on the state."""
+    """On CUDA with our kernels, for solvers whose shape of computation does not depend on the state."""
     solver = population.face.model.diffusion.solver
     gradient = population.face.model.diffusion.gradient
-    on_gpu = population.loss.device.type == "cuda"
+    on_gpu = population.loss.device.type == "cuda" and backend(population.loss) is not torch_backend
     # the corrector of an implicit scheme asks the device whether it has converged
     fixed = isinstance(solver, FixedStep) and solver.explicit
     return on_gpu and gradient == "backprop" and (fixed or isinstance(solver, Exponential))
