@@ -270,9 +270,12 @@ def test_members_equal_each_alone(name: str, mode: str) -> None:
             torch.testing.assert_close(a[k], b, rtol=1e-9, atol=1e-11)
 
 
-def test_a_backward_pass_that_fails_names_its_member() -> None:
+@pytest.mark.parametrize("learnt", [True, False])
+def test_a_backward_pass_that_fails_names_its_member(learnt: bool) -> None:
     graph = make_graph("random")
     models = [Model(make_equation(seed=s), graph) for s in range(3)]
+    for model in models:
+        model.equation.alpha.requires_grad_(learnt)
     stacked, _ = stack_module_state(models)  # type: ignore[arg-type]
     rtol = torch.tensor([1e-3, 1e-12, 1e-3], dtype=D)[:, None, None]
     adjoint = Adjoint(DormandPrince(rtol, rtol / 100, max_evaluations=60))

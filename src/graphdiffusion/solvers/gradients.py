@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,7 @@ class _Adjoint(Function):
         *tensors: Tensor,
     ) -> Tensor:
         ctx.flow, ctx.solver = flow, backward
+        ctx.apart = _apart(flow, x, tensors)  # now, while the parameters are those of the members
         out = forward.advance(flow, x, start, end, stats, False)
         ctx.save_for_backward(x, out, start, end, *tensors)
         return out
@@ -74,7 +75,7 @@ class _Adjoint(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,) = grads
         x0, x1, start, end, *tensors = ctx.saved_tensors
-        equation = _Backward(ctx.flow, x1, start, end, tensors)
+        equation = _Backward(ctx.flow, x1, start, end, tensors, ctx.apart)
         state = equation.join([x1, grad, *(torch.zeros_like(v) for v in tensors)])
         solver = _seminorm(ctx.solver, sum(equation.sizes[:2]))
         zero = end.new_zeros(1, 1)
@@ -96,13 +97,13 @@ class _Backward:
     """
 
     def __init__(
-        self, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, tensors: list[Tensor]
+        self, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, tensors: list[Tensor], apart: bool
     ) -> None:
         # detached copies: the attention of the linear model must not be followed to its own inputs
         self.tensors = [v.detach().requires_grad_() for v in tensors]
         self.flow = flow.rebound(self.tensors)
         self.end, self.span = end, end - start
-        self.members = x.shape[:-2] if _apart(self.flow, x, tensors) else torch.Size()
+        self.members = x.shape[:-2] if apart else torch.Size()
         self.shapes = [x.shape, x.shape, *(v.shape for v in tensors)]
         self.sizes = [math.prod(shape[len(self.members) :]) for shape in self.shapes]
 
@@ -126,7 +127,7 @@ class _Backward:
         return self.join(parts)
 
 
-def _apart(flow: BoundField, x: Tensor, tensors: list[Tensor]) -> bool:
+def _apart(flow: BoundField, x: Tensor, tensors: Sequence[Tensor]) -> bool:
     """Whether no two members of x share a parameter."""
     members = x.shape[:-2]
     stacked = isinstance(flow, Flow) and flow.alpha().shape[:-2] == members
