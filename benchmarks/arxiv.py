@@ -9,10 +9,10 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import torch
+from harness import Bench
 from torch import Tensor
 
 from graphdiffusion.graph import Graph
@@ -64,19 +64,9 @@ class GatherScatter(torch.nn.Module):
 
 def measure(step: Callable[[], None], repeats: int) -> tuple[float, float]:
     """Median milliseconds, and the largest memory beyond what lay there before, in MB."""
-    step()
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        step()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return median(times), (torch.cuda.max_memory_allocated() - before) / 1e6
+    bench = Bench(smoke=False)
+    seconds = bench.seconds(step, captured=False, repeat=repeats, inner=1)
+    return seconds * 1e3, bench.memory(step) / 1e6
 
 
 def main() -> None:

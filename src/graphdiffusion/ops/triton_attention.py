@@ -10,6 +10,9 @@ the maximum and the sum of each group of the normaliser.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -45,6 +48,22 @@ def vectors(v, j, ok, head, c, v_head, v_row, H: tl.constexpr, DK: tl.constexpr,
     offset = head[:, None] * v_head + c[None, :]
     at = j[:, :, None, None] * v_row + offset[None, None, :, :]
     return tl.load(v + at, mask=ok[:, :, None, None] & inside[None, None, :, :], other=0.0)
+
+
+@triton.jit
+def edges_of(
+    e, own, v, start, length, taken, index, edge, head, c, v_head, v_row, H: tl.constexpr, DK: tl.constexpr,
+    EDGES: tl.constexpr, PERMUTED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Edges e to e + EDGES of the groups taken: which there are, their places, other ends, v and ⟨u, v⟩."""
+    lane = e + tl.arange(0, EDGES)[None, :]
+    ok = (lane < length[:, None]) & taken[:, None]
+    at = start[:, None] + lane
+    j = tl.load(index + at, mask=ok, other=0)
+    if PERMUTED:
+        at = tl.load(edge + at, mask=ok, other=0)
+    v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
+    return ok, at, j, v_j, tl.sum(own * v_j, axis=3)
 
 
 @triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
@@ -103,7 +122,6 @@ def _attend_kernel(
     longest = tl.max(length, axis=0)
     head = tl.arange(0, HEADS)
     c = tl.arange(0, WIDTH)
-    lane = tl.arange(0, EDGES)
     v += member * v_member
     weight += member * weight_member
     own = vectors(u + member * u_member, node[:, None], live[:, None], head, c, u_head, u_row, H, DK, WIDE)
@@ -125,15 +143,12 @@ def _attend_kernel(
         acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
         for first in range(0, longest, EDGES * UNROLL):
             for more in tl.static_range(UNROLL):
-                e = first + more * EDGES
-                ok = (e + lane)[None, :] < length[:, None]
-                at = start[:, None] + (e + lane)[None, :]
-                j = tl.load(index + at, mask=ok, other=0)
-                v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-                s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+                ok, at, _, _, raw = edges_of(
+                    first + more * EDGES, own, v, start, length, live, index, edge, head, c,
+                    v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+                )  # fmt: skip
+                s = activate(raw, ACTIVATION, SLOPE)
                 if HAS_WEIGHT:
-                    if PERMUTED:
-                        at = tl.load(edge + at, mask=ok, other=0)
                     w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
                 else:
                     w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
@@ -162,26 +177,41 @@ def _attend_kernel(
     out += member * out_member
     for first in range(0, longest, EDGES * UNROLL):  # v is in cache by now
         for more in tl.static_range(UNROLL):
-            e = first + more * EDGES
-            ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
-            at = start[:, None] + (e + lane)[None, :]
-            j = tl.load(index + at, mask=ok, other=0)
-            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-            s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
+            ok, at, _, _, raw = edges_of(
+                first + more * EDGES, own, v, start, length, writes, index, edge, head, c,
+                v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+            )  # fmt: skip
+            s = activate(raw, ACTIVATION, SLOPE)
             phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
-            if PERMUTED:
-                at = tl.load(edge + at, mask=ok, other=0)
             if HAS_WEIGHT:
                 w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
                 phi = tl.where(w == 0, 0.0, w * phi)
             tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
 
 
-def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[tuple[int, int, int, int], ...]:
-    """(groups, edges, first item, last item) of the long and of the short groups."""
+Tile = tuple[int, int, int, int]  # groups, edges of each, first item, last item
+
+
+def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[Tile, Tile]:
+    """Of the long and of the short groups."""
     taken = max(numbers // (triton.next_power_of_2(h) * triton.next_power_of_2(dk)), 1)
     edges = min(LONG_EDGES, taken)
     return (taken // edges, edges, 0, work.num_long), (taken, 1, work.num_long, work.num_items)
+
+
+def launch_tile(
+    kernel: Any, work: Plan, tile: Tile, u: Tensor, v: Tensor, args: Sequence[Any], **meta: Any
+) -> None:
+    """Run an attention kernel on a tile; u, v ``(L, h, n, d_k)`` are the own and the other vectors."""
+    groups, edges, first, last = tile
+    members, h, _, dk = u.shape
+    blocks = triton.cdiv(last - first, groups)
+    launch(
+        kernel, blocks * members, u, *args, first, last, work.num_split, blocks, H=h, DK=dk,
+        HEADS=triton.next_power_of_2(h), WIDTH=triton.next_power_of_2(dk), GROUPS=groups, EDGES=edges,
+        UNROLL=UNROLL if edges == 1 else 1, SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None,
+        WIDE=is_wide(u, v), ACC=accumulator(u), num_warps=WARPS, **meta,
+    )  # fmt: skip
 
 
 def attend(
@@ -204,61 +234,18 @@ def attend(
     partial_peak = torch.empty_like(partial) if kind == "softmax" else partial
     weights = out if weight is None else rows_in_place(weight)
 
-    def run(groups: int, edges: int, first: int, last: int, known: bool) -> None:
-        blocks = triton.cdiv(last - first, groups)
-        launch(
-            _attend_kernel,
-            blocks * members,
-            out,
-            out,
-            total,
-            peak,
-            partial,
-            partial_peak,
-            u,
-            v,
-            weights,
-            work.node,
-            work.start,
-            work.length,
-            work.index,
-            work.index if work.edge is None else work.edge,
-            member_stride(out),
-            member_stride(total),
-            member_stride(partial),
-            member_stride(u),
-            *u.stride()[1:3],
-            member_stride(v),
-            *v.stride()[1:3],
-            member_stride(weights),
-            first,
-            last,
-            work.num_split,
-            blocks,
-            H=h,
-            DK=dk,
-            HEADS=triton.next_power_of_2(h),
-            WIDTH=triton.next_power_of_2(dk),
-            GROUPS=groups,
-            EDGES=edges,
-            UNROLL=UNROLL if edges == 1 else 1,
-            ACTIVATION=activation,
-            SLOPE=LEAKY_SLOPE,
-            KIND=kind,
-            HAS_WEIGHT=weight is not None,
-            PERMUTED=work.edge is not None,
-            KNOWN=known,
-            WIDE=is_wide(u, v),
-            ACC=accumulator(u),
-            num_warps=WARPS,
-        )
-
+    args = (
+        out, total, peak, partial, partial_peak, u, v, weights, *work.tensors, member_stride(out),
+        member_stride(total), member_stride(partial), member_stride(u), *u.stride()[1:3],
+        member_stride(v), *v.stride()[1:3], member_stride(weights),
+    )  # fmt: skip
+    how = {"ACTIVATION": activation, "KIND": kind, "HAS_WEIGHT": weight is not None}
     tiles = tiles_of(work, h, dk, TILE)
     for tile in tiles:
-        run(*tile, known=False)
+        launch_tile(_attend_kernel, work, tile, u, v, args, KNOWN=False, **how)
     if work.num_cut:
         mode = "softmax" if kind == "softmax" else "sum"
         combine(work, total, partial, mode=mode, peaks=(peak, partial_peak))
-        groups, edges, *_ = tiles[0]
-        run(groups, edges, 0, work.num_split, known=True)
+        tile = (*tiles[0][:2], 0, work.num_split)
+        launch_tile(_attend_kernel, work, tile, u, v, args, KNOWN=True, **how)
     return out, total, peak

@@ -10,14 +10,12 @@ import triton.language as tl
 from torch import Tensor
 
 from ..graph import Graph
-from .torch_backend import LEAKY_SLOPE
-from .triton_attention import UNROLL, activate, tiles_of, vectors
+from .triton_attention import activate, edges_of, launch_tile, tiles_of, vectors
 from .triton_edges import squareplus, squareplus_slope
-from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place
+from .triton_launch import combine, member_stride, rows_in_place
 from .triton_plan import plan
 
 TILE = 1024  # numbers of v that a program holds at once
-WARPS = 4
 
 
 @triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
@@ -85,7 +83,6 @@ def _descend_kernel(
     longest = tl.max(length, axis=0)
     head = tl.arange(0, HEADS)
     c = tl.arange(0, WIDTH)
-    lane = tl.arange(0, EDGES)
     v += member * v_member
     weight += member * weight_member
     p += member * p_member
@@ -111,14 +108,11 @@ def _descend_kernel(
             sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
             for first in range(0, longest, EDGES * UNROLL):
                 for more in tl.static_range(UNROLL):
-                    e = first + more * EDGES
-                    ok = (e + lane)[None, :] < length[:, None]
-                    at = start[:, None] + (e + lane)[None, :]
-                    j = tl.load(index + at, mask=ok, other=0)
-                    v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-                    s = activate(tl.sum(own * v_j, axis=3), ACTIVATION, SLOPE)
-                    if PERMUTED:
-                        at = tl.load(edge + at, mask=ok, other=0)
+                    ok, at, _, _, raw = edges_of(
+                        first + more * EDGES, own, v, start, length, live, index, edge, head, c,
+                        v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+                    )  # fmt: skip
+                    s = activate(raw, ACTIVATION, SLOPE)
                     a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
                     if HAS_WEIGHT:
                         w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
@@ -134,15 +128,11 @@ def _descend_kernel(
     acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
     for first in range(0, longest, EDGES * UNROLL):
         for more in tl.static_range(UNROLL):
-            e = first + more * EDGES
-            ok = ((e + lane)[None, :] < length[:, None]) & writes[:, None]
-            at = start[:, None] + (e + lane)[None, :]
-            j = tl.load(index + at, mask=ok, other=0)
-            v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
-            raw = tl.sum(own * v_j, axis=3)
+            ok, at, j, v_j, raw = edges_of(
+                first + more * EDGES, own, v, start, length, writes, index, edge, head, c,
+                v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+            )  # fmt: skip
             s = activate(raw, ACTIVATION, SLOPE)
-            if PERMUTED:
-                at = tl.load(edge + at, mask=ok, other=0)
             if GROUPED:
                 z_e, m_e, t_e = z, m, t
             else:
@@ -206,68 +196,23 @@ def attend_backward(
         partial_d_u = torch.empty(members, work.num_split, h * dk, dtype=total.dtype, device=u.device)
         partial_flow = torch.empty(members, work.num_split, h, dtype=total.dtype, device=u.device)
 
-        def run(groups: int, edges: int, first: int, last: int, known: bool) -> None:
-            blocks = triton.cdiv(last - first, groups)
-            launch(
-                _descend_kernel,
-                blocks * members,
-                u,
-                d_u,
-                partial_d_u,
-                flow,
-                partial_flow,
-                total,
-                peak,
-                u,
-                v,
-                weights,
-                p,
-                work.node,
-                work.start,
-                work.length,
-                work.index,
-                work.index if work.edge is None else work.edge,
-                member_stride(d_u),
-                member_stride(partial_d_u),
-                member_stride(total),
-                member_stride(partial_flow),
-                member_stride(u),
-                *u.stride()[1:3],
-                member_stride(v),
-                *v.stride()[1:3],
-                member_stride(weights),
-                member_stride(p),
-                first,
-                last,
-                work.num_split,
-                blocks,
-                H=h,
-                DK=dk,
-                HEADS=triton.next_power_of_2(h),
-                WIDTH=triton.next_power_of_2(dk),
-                GROUPS=groups,
-                EDGES=edges,
-                UNROLL=UNROLL if edges == 1 else 1,
-                ACTIVATION=activation,
-                SLOPE=LEAKY_SLOPE,
-                KIND=kind,
-                HAS_WEIGHT=weight is not None,
-                PERMUTED=work.edge is not None,
-                GROUPED=grouped,
-                KNOWN=known,
-                WIDE=is_wide(u, v),
-                ACC=accumulator(u),
-                num_warps=WARPS,
-            )
-
+        args = (
+            d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weights, p, *work.tensors,
+            member_stride(d_u), member_stride(partial_d_u), member_stride(total),
+            member_stride(partial_flow), member_stride(u), *u.stride()[1:3], member_stride(v),
+            *v.stride()[1:3], member_stride(weights), member_stride(p),
+        )  # fmt: skip
+        how = {
+            "ACTIVATION": activation, "KIND": kind, "HAS_WEIGHT": weight is not None, "GROUPED": grouped,
+        }  # fmt: skip
         tiles = tiles_of(work, h, dk, TILE)
         for tile in tiles:
-            run(*tile, known=False)
+            launch_tile(_descend_kernel, work, tile, u, v, args, KNOWN=False, **how)
         if work.num_cut:
             if grouped:
                 combine(work, flow, partial_flow)
-                groups, edges, *_ = tiles[0]
-                run(groups, edges, 0, work.num_split, known=True)
+                tile = (*tiles[0][:2], 0, work.num_split)
+                launch_tile(_descend_kernel, work, tile, u, v, args, KNOWN=True, **how)
             combine(work, d_u, partial_d_u)
         return d_u.view(members, n, h, dk).transpose(1, 2)
 

@@ -18,15 +18,20 @@ MOST = 8  # states that one kernel adds up
 
 
 @triton.jit
+def _block(size, blocks, BLOCK: tl.constexpr):
+    """The member of this program, the places of its numbers, and which of them there are."""
+    pid = tl.program_id(0)
+    member = pid // blocks
+    at = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    return member, member.to(tl.int64) * size + at, at < size
+
+
+@triton.jit
 def _combine_states_kernel(
     out, c, start, s0, s1, s2, s3, s4, s5, s6, s7, members, size, blocks, COUNT: tl.constexpr,
     STARTS: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    member = pid // blocks
-    at = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
-    ok = at < size
-    place = member.to(tl.int64) * size + at
+    member, place, ok = _block(size, blocks, BLOCK)
     total = tl.zeros([BLOCK], ACC)
     if STARTS:
         total += tl.load(start + place, mask=ok, other=0.0).to(ACC)
@@ -74,11 +79,7 @@ def _combine_backward_kernel(
     COUNT: tl.constexpr, WANTED: tl.constexpr, DOTS: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Reads the gradient once: its multiples ``c_k g`` (bit k of WANTED) and products with the states."""
-    pid = tl.program_id(0)
-    member = pid // blocks
-    at = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
-    ok = at < size
-    place = member.to(tl.int64) * size + at
+    member, place, ok = _block(size, blocks, BLOCK)
     g = tl.load(grad + place, mask=ok, other=0.0).to(ACC)
     outs = (o0, o1, o2, o3, o4, o5, o6, o7)
     states = (s0, s1, s2, s3, s4, s5, s6, s7)
@@ -87,7 +88,7 @@ def _combine_backward_kernel(
             tl.store(outs[k] + place, g * tl.load(c + k * members + member).to(ACC), mask=ok)
         if DOTS:
             product = g * tl.load(states[k] + place, mask=ok, other=0.0).to(ACC)
-            tl.store(dots + k * members * blocks + pid, tl.sum(product, axis=0))
+            tl.store(dots + k * members * blocks + tl.program_id(0), tl.sum(product, axis=0))
 
 
 def combine_backward(
@@ -120,14 +121,12 @@ def combine_backward(
 def dots(a: Tensor, states: Sequence[Tensor]) -> Tensor:
     """Inner products of each member: a and K states ``(L, n, d)`` → ``(K, L)``; in a fixed order."""
     count = len(states)
-    c = a.new_zeros(len(states), len(a))
-    if len(states) > MOST:
+    c = a.new_zeros(count, len(a))
+    if count > MOST:
         c, states = _filled(c, states)
-    parts = []
-    for k in range(0, len(states), MOST):
-        some = states[k : k + MOST]
-        parts.append(combine_backward(c[k : k + MOST], some, a, [False] * len(some), wants_c=True)[0])
-    return torch.cat([p for p in parts if p is not None])[:count]
+    found, _ = combine_backward(c, states, a, [False] * len(states), wants_c=True)
+    assert found is not None
+    return found[:count]
 
 
 @triton.jit
