@@ -29,6 +29,7 @@ from graphdiffusion import ops
 from graphdiffusion.graph import Graph
 from graphdiffusion.ops import torch_backend, triton_backend
 from graphdiffusion.ops.dense import affines
+from graphdiffusion.ops.functions import turned
 
 # Sections
 
@@ -59,17 +60,15 @@ def products(bench: Bench, work: Workload) -> None:
         return f"{work.name}: {what}"
 
     size = {"moved": work.moved, "gathered": work.gathered}
-    forward = bench.measure("spmm", name("A x"), lambda: triton_backend.spmm(g, values, x(), False), **size)
-    bench.measure("spmm", name("Aᵀ x"), lambda: triton_backend.spmm(g, values, x(), True), **size)
+    forward = bench.measure("spmm", name("A x"), lambda: triton_backend.spmm(g, values, x()), **size)
+    bench.measure("spmm", name("Aᵀ x"), lambda: triton_backend.spmm(*turned(g, values), x()), **size)
     extra = {**size, "moved": work.moved + 4 * members * g.num_nodes * d}
-    bench.measure(
-        "spmm", name("A x + c z"), lambda: triton_backend.spmm(g, values, x(), False, (c, z)), **extra
-    )
+    bench.measure("spmm", name("A x + c z"), lambda: triton_backend.spmm(g, values, x(), (c, z)), **extra)
     half = [t.bfloat16() for t in xs]
     bench.measure(
         "spmm",
         name("A x, bfloat16"),
-        lambda: triton_backend.spmm(g, values, half[next(turn) % 2], False),
+        lambda: triton_backend.spmm(g, values, half[next(turn) % 2]),
         moved=work.moved - 4 * members * g.num_nodes * d,
         gathered=work.gathered // 2,
     )
@@ -77,7 +76,7 @@ def products(bench: Bench, work: Workload) -> None:
     bench.measure(
         "spmm",
         name("A x, torch CSR"),
-        lambda: torch_backend.spmm(g, values, x(), False),
+        lambda: torch_backend.spmm(g, values, x()),
         beside=forward,
         **slow,
     )
@@ -246,7 +245,7 @@ def growth(bench: Bench) -> None:
             bench.measure(
                 "growth",
                 f"{work.name}: A x",
-                lambda g=g, v=values, x=x: triton_backend.spmm(g, v, x, False),
+                lambda g=g, v=values, x=x: triton_backend.spmm(g, v, x),
                 **size_of,
                 **how,
             )
@@ -266,7 +265,7 @@ def growth(bench: Bench) -> None:
         bench.measure(
             "growth",
             f"{work.name}: A x, torch CSR",
-            lambda g=g, v=values, x=x: torch_backend.spmm(g, v, x, False),
+            lambda g=g, v=values, x=x: torch_backend.spmm(g, v, x),
             beside=times["product"][-1],
             **slow,
         )

@@ -48,7 +48,7 @@ def sweep(bench: Bench, work: Workload) -> None:
         bench.measure(
             "sweep",
             f"{work.name}: A x {shown}",
-            lambda tiling=tiling: triton_backend.spmm(g, values, x, False, tiling=tiling),
+            lambda tiling=tiling: triton_backend.spmm(g, values, x, tiling=tiling),
             moved=work.moved,
             gathered=work.gathered,
             **quick,
@@ -91,7 +91,7 @@ def sweep(bench: Bench, work: Workload) -> None:
         bench.measure(
             "sweep",
             f"{work.name}: A x short {short} chunk {chunk}",
-            lambda: triton_backend.spmm(g, values, x, False),
+            lambda: triton_backend.spmm(g, values, x),
             moved=work.moved,
             **quick,
         )

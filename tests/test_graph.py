@@ -14,7 +14,7 @@ from hypothesis import given
 from torch_geometric.data import Data
 
 from graphdiffusion.errors import DtypeError, GraphError, ShapeError
-from graphdiffusion.graph import Graph
+from graphdiffusion.graph import Graph, Pattern
 
 
 def matrix(graph: Graph) -> np.ndarray:
@@ -111,6 +111,9 @@ def test_stored_arrays(graph: Graph) -> None:
     transposed = col[graph.perm.long()] * n + row[graph.perm.long()]
     assert bool((transposed.diff() > 0).all())
     assert torch.equal(graph.transposed_row.long(), row[graph.perm.long()])
+    other = graph.transposed
+    exact = Pattern.indices(col[graph.perm.long()], row[graph.perm.long()], n, n)
+    assert all(torch.equal(getattr(other, k), exact[k]) for k in ("row", "col", "rowptr", "perm", "colptr"))
     assert bool((graph.rowptr.diff() > 0).all()) and bool((graph.colptr.diff() > 0).all())
     assert graph.longest_row == int(graph.rowptr.diff().max())
     assert graph.longest_column == int(graph.colptr.diff().max())

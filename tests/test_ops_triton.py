@@ -23,6 +23,7 @@ from graphdiffusion.errors import DtypeError
 from graphdiffusion.graph import Graph
 from graphdiffusion.ops import torch_backend, triton_plan
 from graphdiffusion.ops.backends import backend
+from graphdiffusion.ops.functions import turned
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -151,14 +152,15 @@ else:
         x = draw(members, n, 2 * d, dtype=dtype, seed=2)[..., :d]  # rows with gaps between them
         term = (draw(members, dtype=edge_dtype, seed=3), draw(members, n, d, dtype=dtype, seed=4))
         tiling = SpmmTiling(width=16, rows=8, edges=2, unroll=2)
-        out = triton_backend.spmm(graph, values, x, transpose, term if add else None, tiling=tiling)
+        pattern, entries = turned(graph, values) if transpose else (graph, values)
+        out = triton_backend.spmm(pattern, entries, x, term if add else None, tiling=tiling)
         exact = torch_backend.spmm(
-            graph, values.double(), x.double(), transpose, tuple(t.double() for t in term) if add else None
+            pattern, entries.double(), x.double(), tuple(t.double() for t in term) if add else None
         )
         assert out.dtype == dtype
         close(out, exact)
         if not add:
-            close(triton_backend.spmm(graph, values, x, transpose, minus=x), exact - x.double())
+            close(triton_backend.spmm(pattern, entries, x, minus=x), exact - x.double())
 
     @pytest.mark.parametrize("count", [1, 3, 8, 11])
     def test_combine_and_dots(count: int) -> None:

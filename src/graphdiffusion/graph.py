@@ -63,6 +63,14 @@ class Pattern:
         return self.row[self.perm]
 
     @cached_property
+    def transposed(self) -> Pattern:
+        """The pattern of the transpose; entry e of it is entry ``perm[e]`` here."""
+        place = torch.arange(self.num_edges, dtype=self.perm.dtype, device=self.device)
+        back = torch.empty_like(place).index_copy_(0, self.perm.long(), place)
+        own = {"row": self.col[self.perm], "rowptr": self.colptr, "perm": back, "colptr": self.rowptr}
+        return Pattern(rows=self.cols, cols=self.rows, col=self.transposed_row, **own)
+
+    @cached_property
     def longest_row(self) -> int:
         """The largest number of entries in one row (for a graph: edges that enter one node)."""
         return int((self.rowptr[1:] - self.rowptr[:-1]).max())

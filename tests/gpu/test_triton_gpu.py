@@ -12,6 +12,7 @@ from graphdiffusion import ops
 from graphdiffusion.graph import Graph
 from graphdiffusion.ops import torch_backend
 from graphdiffusion.ops.backends import backend
+from graphdiffusion.ops.functions import turned
 
 pytestmark = [
     pytest.mark.gpu,
@@ -73,11 +74,12 @@ def test_cuda_tensors_get_the_triton_backend(graph: Graph) -> None:
 def test_spmm(graph: Graph, members: int, d: int, transpose: bool) -> None:
     values, x = draw(members, graph.num_edges), draw(members, NODES, d)
     c, z = draw(members), draw(members, NODES, d)
-    exact = torch_backend.spmm(graph, values.double(), x.double(), transpose)
-    close(kernels().spmm(graph, values, x, transpose), exact)
-    added = kernels().spmm(graph, values, x, transpose, (c, z))
+    pattern, entries = turned(graph, values) if transpose else (graph, values)
+    exact = torch_backend.spmm(pattern, entries.double(), x.double())
+    close(kernels().spmm(pattern, entries, x), exact)
+    added = kernels().spmm(pattern, entries, x, (c, z))
     close(added, exact + c.double()[:, None, None] * z.double())
-    halved = kernels().spmm(graph, values, x.bfloat16(), transpose)
+    halved = kernels().spmm(pattern, entries, x.bfloat16())
     assert halved.dtype == torch.bfloat16
     close(halved, exact, 1e-2)
 

@@ -24,12 +24,17 @@ def flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
     return tensor.expand(*lead, *tail).reshape(-1, *tail)
 
 
+def turned(graph: Pattern, values: Tensor) -> tuple[Pattern, Tensor]:
+    """Pattern and entries ``(L, E)`` of the transposed matrix, sorted by its rows."""
+    return graph.transposed, values.index_select(1, graph.perm)
+
+
 class Propagate(Function):
     @staticmethod
     def forward(ctx: Any, graph: Pattern, values: Tensor, x: Tensor, transpose: bool) -> Tensor:
         ctx.graph, ctx.transpose = graph, transpose
         ctx.save_for_backward(values, x)
-        return backend(x).spmm(graph, values, x, transpose)
+        return backend(x).spmm(*(turned(graph, values) if transpose else (graph, values)), x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:

@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from ..graph import Graph
 from .backends import backend
-from .functions import Normalise, Propagate, Score
+from .functions import Normalise, Propagate, Score, turned
 from .torch_backend import activate
 
 
@@ -74,7 +74,7 @@ class Diffuse(Function):
         values, total, peak = kernels.attend(graph, q, k, weight, activation, kind, over)
         ctx.graph, ctx.kernels, ctx.how = graph, kernels, (activation, kind, over)
         ctx.save_for_backward(q, k, x, weight, values, total, peak)
-        return kernels.spmm(graph, values, x, False, minus=x)
+        return kernels.spmm(graph, values, x, minus=x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -86,7 +86,7 @@ class Diffuse(Function):
             d_q, d_k, d_x = _gradients(out, (q, k, x), ctx.needs_input_grad[1:4], grad)
         else:
             if ctx.needs_input_grad[3]:
-                d_x = ctx.kernels.spmm(ctx.graph, values, grad, True, minus=grad)
+                d_x = ctx.kernels.spmm(*turned(ctx.graph, values), grad, minus=grad)
             if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
                 p = ctx.kernels.sddmm(ctx.graph, grad, x)
                 d_q, d_k = ctx.kernels.attend_backward(ctx.graph, q, k, weight, total, peak, p, *ctx.how)

@@ -25,34 +25,29 @@ LEAKY_SLOPE = 0.2  # as in GAT
 TOGETHER = 2**22  # entries of all blocks in one call: their indices are held in memory
 
 
-def _csr(graph: Pattern, values: Tensor, transpose: bool) -> Tensor:
+def _csr(graph: Pattern, values: Tensor) -> Tensor:
     """The matrices with the values ``(L, E)`` as one, block-diagonal."""
     count = len(values)
-    if transpose:
-        values = values.index_select(1, graph.perm)
-    pointer, index = _blocks(graph, count, transpose)
-    rows, cols = (graph.cols, graph.rows) if transpose else (graph.rows, graph.cols)
-    shape = (count * rows, count * cols)
+    pointer, index = _blocks(graph, count)
+    shape = (count * graph.rows, count * graph.cols)
     return torch.sparse_csr_tensor(pointer, index, values.reshape(-1), shape, check_invariants=False)
 
 
-def _blocks(graph: Pattern, count: int, transpose: bool) -> tuple[Tensor, Tensor]:
+def _blocks(graph: Pattern, count: int) -> tuple[Tensor, Tensor]:
     """Row pointer and columns of a block-diagonal matrix of ``count`` equal patterns; remembered."""
-    pointer, index, cols = graph.rowptr, graph.col, graph.cols
-    if transpose:
-        pointer, index, cols = graph.colptr, graph.transposed_row, graph.rows
+    pointer, index = graph.rowptr, graph.col
     if count == 1:
         return pointer, index
     known = _KNOWN.setdefault(graph, {})
-    if (count, transpose) not in known:
+    if count not in known:
         block = torch.arange(count, dtype=index.dtype, device=index.device)[:, None]
         starts = (pointer[:-1] + block * graph.num_edges).flatten()
         end = pointer.new_full((1,), count * graph.num_edges)
-        known[count, transpose] = torch.cat([starts, end]), (index + block * cols).flatten()
-    return known[count, transpose]
+        known[count] = torch.cat([starts, end]), (index + block * graph.cols).flatten()
+    return known[count]
 
 
-_KNOWN: WeakKeyDictionary[Pattern, dict[tuple[int, bool], tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Pattern, dict[int, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
 
 
 def _pieces(graph: Pattern, count: int) -> Iterator[slice]:
@@ -66,19 +61,17 @@ def spmm(
     graph: Pattern,
     values: Tensor,
     x: Tensor,
-    transpose: bool,
     add: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given.
+    """``A x``, plus ``c z`` if ``add = (c, z)`` is given.
 
-    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z and the result ``(L, rows, d)``; for the
-    transpose, rows and cols change places.
+    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z and the result ``(L, rows, d)``.
     """
     # addmm_ in place is the one form that neither copies nor clears the result
-    shape = (len(x), graph.cols if transpose else graph.rows, x.shape[-1])
+    shape = (len(x), graph.rows, x.shape[-1])
     out = x.new_empty(shape) if add is None else add[0][:, None, None] * add[1]
     for piece in _pieces(graph, len(x)):
-        matrix, state = _csr(graph, values[piece], transpose), x[piece].reshape(-1, x.shape[-1])
+        matrix, state = _csr(graph, values[piece]), x[piece].reshape(-1, x.shape[-1])
         out[piece].view(-1, x.shape[-1]).addmm_(matrix, state.contiguous(), beta=0 if add is None else 1)
     return out
 
@@ -88,7 +81,7 @@ def sddmm(graph: Graph, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tens
     parts = []
     for piece in _pieces(graph, len(q)):
         a, b = (v[piece].reshape(-1, v.shape[-1]).contiguous() for v in (q, k))
-        pattern = _csr(graph, q.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges), False)
+        pattern = _csr(graph, q.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
         scores = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
         parts.append(scores.view(-1, graph.num_edges))
     scores = parts[0] if len(parts) == 1 else torch.cat(parts)

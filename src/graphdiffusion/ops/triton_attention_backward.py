@@ -70,8 +70,9 @@ def _descend_kernel(
 ):
     """Gradient of the own vectors.
 
-    GROUPED: the normaliser sums over the edges of the own node, and ``Σ a p/h`` is found first unless it
-    is KNOWN; else it is read, with the statistics, at the other end.
+    GROUPED: the normaliser sums over the edges of the own node. ``t = Σ a p/h`` is found in the same pass,
+    unless it is KNOWN, and taken off at the end: ``Σ ds v = Σ (slope p/h) v - t Σ slope v``. Else it is
+    read, with the statistics, at the other end.
     """
     pid = tl.program_id(0)
     member = (pid // blocks).to(tl.int64)
@@ -93,7 +94,6 @@ def _descend_kernel(
     own = own.to(ACC)
     cut = live & (item < num_split)
     whole = live & (item >= num_split)
-    writes = live
     h_ok = head < H
     at_own = node[:, None] * H + head[None, :]
     own_ok = live[:, None] & h_ok[None, :]
@@ -102,39 +102,18 @@ def _descend_kernel(
         m = tl.zeros([GROUPS, 1, HEADS], ACC)
         if KIND == "softmax":
             m = tl.load(peak + at_own, mask=own_ok, other=0.0)[:, None, :]
-        if KNOWN:
-            t = tl.load(flow + at_own, mask=own_ok, other=0.0)[:, None, :]
-        else:
-            sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-            for first in range(0, longest, EDGES * UNROLL):
-                for more in tl.static_range(UNROLL):
-                    ok, at, _, _, raw = edges_of(
-                        first + more * EDGES, own, v, start, length, live, index, edge, head, c,
-                        v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
-                    )  # fmt: skip
-                    s = activate(raw, ACTIVATION, SLOPE)
-                    a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
-                    if HAS_WEIGHT:
-                        w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-                        a = tl.where(w == 0, 0.0, w * a)
-                    p_e = tl.load(p + at, mask=ok, other=0.0)
-                    sums += tl.where(ok[:, :, None], p_e[:, :, None] * a, 0.0)
-            t = tl.sum(sums, axis=1) / H
-            tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
-            at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
-            tl.store(partial_flow + at_slot, t, mask=cut[:, None] & h_ok[None, :])
-            t = t[:, None, :]
-            writes = whole
+        sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+        base = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
     acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
     for first in range(0, longest, EDGES * UNROLL):
         for more in tl.static_range(UNROLL):
             ok, at, j, v_j, raw = edges_of(
-                first + more * EDGES, own, v, start, length, writes, index, edge, head, c,
+                first + more * EDGES, own, v, start, length, live, index, edge, head, c,
                 v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
             )  # fmt: skip
             s = activate(raw, ACTIVATION, SLOPE)
             if GROUPED:
-                z_e, m_e, t_e = z, m, t
+                z_e, m_e = z, m
             else:
                 at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
                 other_ok = ok[:, :, None] & h_ok[None, None, :]
@@ -142,22 +121,37 @@ def _descend_kernel(
                 m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
                 if KIND == "softmax":
                     m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
-                t_e = tl.load(flow + at_other, mask=other_ok, other=0.0)
             a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
             if HAS_WEIGHT:
                 w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
                 a = tl.where(w == 0, 0.0, w * a)
-            p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None]
-            d_s = a * (p_e / H - t_e)
+            a = tl.where(ok[:, :, None], a, 0.0)
+            slope = a  # of the mean attention in the raw score, but for (p - Σ a p) / h
             if KIND == "squareplus":
-                d_s = d_s * squareplus_slope(s)
+                slope = slope * squareplus_slope(s)
             if ACTIVATION == "leaky_relu":
-                d_s = tl.where(raw > 0, d_s, SLOPE * d_s)
+                slope = tl.where(raw > 0, slope, SLOPE * slope)
             elif ACTIVATION == "exp":
-                d_s = d_s * s
-            d_s = tl.where(ok[:, :, None], d_s, 0.0)
-            acc += d_s[:, :, :, None] * v_j
+                slope = slope * s
+            p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None] / H
+            if GROUPED:
+                sums += a * p_e
+                base += slope[:, :, :, None] * v_j
+            else:
+                p_e -= tl.load(flow + at_other, mask=other_ok, other=0.0)
+            acc += (slope * p_e)[:, :, :, None] * v_j
     result = tl.sum(acc, axis=1)
+    writes = live
+    if GROUPED:
+        if KNOWN:
+            t = tl.load(flow + at_own, mask=own_ok, other=0.0)
+        else:
+            t = tl.sum(sums, axis=1)
+            tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
+            at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
+            tl.store(partial_flow + at_slot, t, mask=cut[:, None] & h_ok[None, :])
+            writes = whole
+        result -= t[:, :, None] * tl.sum(base, axis=1)
     inside = h_ok[:, None] & (c < DK)[None, :]
     offset = (head[:, None] * DK + c[None, :])[None, :, :]
     at_node = member * d_member + node[:, None, None] * (H * DK) + offset

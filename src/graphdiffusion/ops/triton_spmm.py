@@ -1,4 +1,4 @@
-"""The sparse product in Triton: ``A x`` and ``Aᵀ x``."""
+"""The sparse product in Triton: ``A x``."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -69,7 +69,6 @@ def _long_rows(
     start_of,
     length_of,
     index,
-    edge,
     c,
     scale,
     x_row,
@@ -80,7 +79,6 @@ def _long_rows(
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
-    PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
@@ -97,8 +95,6 @@ def _long_rows(
         ok = (e + lane)[None, :] < length[:, None]
         at = start[:, None] + (e + lane)[None, :]
         j = tl.load(index + at, mask=ok, other=0)
-        if PERMUTED:
-            at = tl.load(edge + at, mask=ok, other=0)
         a = tl.load(values + at, mask=ok, other=0.0).to(ACC)
         if WIDE:
             j = j.to(tl.int64)
@@ -125,7 +121,6 @@ def _short_rows(
     start_of,
     length_of,
     index,
-    edge,
     c,
     scale,
     x_row,
@@ -135,7 +130,6 @@ def _short_rows(
     WIDTH: tl.constexpr,
     ROWS: tl.constexpr,
     UNROLL: tl.constexpr,
-    PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
@@ -152,8 +146,6 @@ def _short_rows(
             ok = e + u < length
             at = start + e + u
             j = tl.load(index + at, mask=ok, other=0)
-            if PERMUTED:
-                at = tl.load(edge + at, mask=ok, other=0)
             a = tl.load(values + at, mask=ok, other=0.0).to(ACC)
             if WIDE:
                 j = j.to(tl.int64)
@@ -176,7 +168,6 @@ def _spmm_kernel(
     start_of,
     length_of,
     index,
-    edge,
     out_member,
     partial_member,
     values_member,
@@ -195,7 +186,6 @@ def _spmm_kernel(
     LONG_ROWS: tl.constexpr,
     EDGES: tl.constexpr,
     UNROLL: tl.constexpr,
-    PERMUTED: tl.constexpr,
     ADD: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
@@ -225,7 +215,6 @@ def _spmm_kernel(
             start_of,
             length_of,
             index,
-            edge,
             c,
             scale,
             x_row,
@@ -236,7 +225,6 @@ def _spmm_kernel(
             WIDTH,
             LONG_ROWS,
             EDGES,
-            PERMUTED,
             ADD,
             WIDE,
             ACC,
@@ -252,7 +240,6 @@ def _spmm_kernel(
             start_of,
             length_of,
             index,
-            edge,
             c,
             scale,
             x_row,
@@ -262,7 +249,6 @@ def _spmm_kernel(
             WIDTH,
             ROWS,
             UNROLL,
-            PERMUTED,
             ADD,
             WIDE,
             ACC,
@@ -273,36 +259,35 @@ def spmm(
     graph: Pattern,
     values: Tensor,
     x: Tensor,
-    transpose: bool,
     add: tuple[Tensor, Tensor] | None = None,
     *,
     minus: Tensor | None = None,
     tiling: SpmmTiling | None = None,
 ) -> Tensor:
-    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
+    """``A x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
 
     values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``, in the
-    type of x; for the transpose, rows and cols change places.
+    type of x.
     """
     members, _, d = x.shape
-    work = plan(graph, "columns" if transpose else "rows")
+    work = plan(graph, "rows")
     how = tiling or spmm_tiling(d)
     x, values = rows_in_place(x), rows_in_place(values)
     coefficient, z = add if add is not None else (None, minus)
     mode = "scaled" if add is not None else "nothing" if minus is None else "minus"
     z = x if z is None else rows_in_place(z)
-    out = torch.empty(members, graph.cols if transpose else graph.rows, d, dtype=x.dtype, device=x.device)
+    out = torch.empty(members, graph.rows, d, dtype=x.dtype, device=x.device)
     partial = torch.empty(members, work.num_split, d, dtype=statistic(x), device=x.device)
     long_rows = max(how.rows // how.edges, 1)
     tiles = triton.cdiv(d, how.width)
     blocks = triton.cdiv(work.num_long, long_rows) + triton.cdiv(work.num_items - work.num_long, how.rows)
     launch(
         _spmm_kernel, blocks * tiles * members, x, out, partial, values, x,
-        x if coefficient is None else coefficient, z, *work.tensors, member_stride(out),
+        x if coefficient is None else coefficient, z, *work.tensors[:4], member_stride(out),
         member_stride(partial), member_stride(values), member_stride(x), x.stride(1), member_stride(z),
         z.stride(1), blocks, tiles, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,
         ROWS=how.rows, LONG_ROWS=long_rows, EDGES=how.edges, UNROLL=how.unroll,
-        PERMUTED=work.edge is not None, ADD=mode, WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
+        ADD=mode, WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
     )  # fmt: skip
     combine(work, out, partial, add=mode, coefficient=coefficient, z=z)
     return out

@@ -25,8 +25,9 @@ from torch.autograd.function import once_differentiable
 
 from ..dynamics import Flow, Source
 from ..errors import ArgumentError
-from ..graph import Graph
+from ..graph import Graph, Pattern
 from ..ops.backends import backend
+from ..ops.functions import turned
 from .solution import Stats
 
 
@@ -168,18 +169,18 @@ class _Series(Function):
             ctx.save_for_backward(values, c)
             out = c[0, -1, :, None, None] * x
             for k in range(c.shape[1] - 2, -1, -1):
-                out = kernels.spmm(graph, values, out, False, add=(c[0, k], x))
+                out = kernels.spmm(graph, values, out, add=(c[0, k], x))
             return out.unsqueeze(0)
         if needs_basis and stride == 1:
             kept = [x]
             for _ in range(1, c.shape[1]):
-                kept.append(kernels.spmm(graph, values, kept[-1], False))
+                kept.append(kernels.spmm(graph, values, kept[-1]))
             out = torch.stack([kernels.combine(shares, kept) for shares in c])
         else:
             out = c[:, 0, :, None, None] * x
             y, kept = x, [x]
             for k in range(1, c.shape[1]):
-                y = kernels.spmm(graph, values, y, False)
+                y = kernels.spmm(graph, values, y)
                 if needs_basis and k % stride == 0:
                     kept.append(y)
                 for share, total in zip(c[:, k, :, None, None], out, strict=True):
@@ -197,16 +198,17 @@ class _Series(Function):
         wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
         d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
         d_c = torch.empty_like(c) if wants_c else None
+        transpose = turned(graph, values)  # once, for all products
         g: Tensor | None = None
         for first in range(last // stride * stride, -1, -stride):
             stop = min(first + stride, last + 1)
             powers = [kept[first // stride]] if wants_values or wants_c else []
             while powers and len(powers) < stop - first:
-                powers.append(kernels.spmm(graph, values, powers[-1], False))
+                powers.append(kernels.spmm(graph, values, powers[-1]))
             for k in range(stop - 1, first - 1, -1):
                 if g is not None and d_values is not None:
                     kernels.sddmm(graph, g, powers[k - first], out=d_values)
-                g = _horner(kernels, graph, values, g, c[:, k], grad)
+                g = _horner(kernels, transpose, g, c[:, k], grad)
             if d_c is not None and stride > 1:
                 for row, part in zip(d_c, grad, strict=True):
                     row[first:stop] = kernels.dots(part, powers)
@@ -216,18 +218,18 @@ class _Series(Function):
         if ctx.through is not None and ctx.needs_input_grad[2]:
             g = None
             for k in range(last, -1, -1):
-                g = _horner(kernels, graph, values, g, ctx.through[:, k], grad)
+                g = _horner(kernels, transpose, g, ctx.through[:, k], grad)
         return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
 
 
 def _horner(
-    kernels: Any, graph: Graph, values: Tensor, g: Tensor | None, c: Tensor, grad: Tensor
+    kernels: Any, matrix: tuple[Pattern, Tensor], g: Tensor | None, c: Tensor, grad: Tensor
 ) -> Tensor:
-    """``Aᵀ g + Σ_m c_m grad_m``."""
+    """``Aᵀ g + Σ_m c_m grad_m``, with the matrix Aᵀ."""
     if len(c) == 1:
         share, source = c[0], grad[0]
     else:
         share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
     if g is None:
         return share[:, None, None] * source
-    return kernels.spmm(graph, values, g, True, add=(share, source))
+    return kernels.spmm(*matrix, g, add=(share, source))
