@@ -24,26 +24,24 @@ def sweep(bench: Bench, work: Workload) -> None:
     quick = {"repeat": 7, "inner": 4}
     now = spmm_tiling(d)
     tilings = [
-        SpmmTiling(width, rows, edges, unroll, warps)
-        for width, rows, edges, unroll, warps in (
-            (16, 32, 16, 4, 4),
-            (16, 64, 16, 4, 4),
-            (16, 64, 16, 8, 4),
-            (16, 16, 16, 4, 2),
-            (32, 32, 16, 4, 4),
-            (32, 16, 16, 4, 4),
-            (32, 8, 8, 4, 2),
-            (64, 16, 8, 4, 4),
-            (64, 8, 8, 4, 4),
-            (64, 8, 8, 8, 2),
-            (128, 8, 8, 4, 4),
-            (128, 4, 4, 4, 4),
-            (128, 4, 4, 8, 1),
+        SpmmTiling(width, rows, edges, warps)
+        for width, rows, edges, warps in (
+            (16, 32, 16, 4),
+            (16, 64, 16, 4),
+            (16, 16, 16, 2),
+            (32, 32, 16, 4),
+            (32, 16, 16, 4),
+            (32, 8, 8, 2),
+            (64, 16, 8, 4),
+            (64, 8, 8, 4),
+            (128, 8, 8, 4),
+            (128, 4, 4, 4),
+            (128, 4, 4, 1),
         )
         if width <= max(d, 16) * 2
     ]
     for tiling in [now, *(tilings[:2] if bench.smoke else tilings)]:
-        shown = f"w{tiling.width} r{tiling.rows} e{tiling.edges} u{tiling.unroll} {tiling.warps} warps"
+        shown = f"w{tiling.width} r{tiling.rows} e{tiling.edges} {tiling.warps} warps"
         shown += " (now)" if tiling == now else ""
         bench.measure(
             "sweep",

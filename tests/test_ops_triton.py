@@ -151,7 +151,7 @@ else:
         values = draw(members, graph.num_edges, dtype=edge_dtype)
         x = draw(members, n, 2 * d, dtype=dtype, seed=2)[..., :d]  # rows with gaps between them
         term = (draw(members, dtype=edge_dtype, seed=3), draw(members, n, d, dtype=dtype, seed=4))
-        tiling = SpmmTiling(width=16, rows=8, edges=2, unroll=2)
+        tiling = SpmmTiling(width=16, rows=8, edges=2)
         pattern, entries = turned(graph, values) if transpose else (graph, values)
         out = triton_backend.spmm(pattern, entries, x, term if add else None, tiling=tiling)
         exact = torch_backend.spmm(

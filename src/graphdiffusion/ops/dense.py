@@ -52,33 +52,55 @@ def _affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class Affines(Function):
-    """``x Wᵀ + b`` for each of several (W, b), on the kernels of a backend: x ``(L, n, i)``."""
+    """``x Wᵀ + b`` for several (W, b), as one product on the kernels of a backend: x ``(L, n, i)``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, *maps: Tensor | None) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(x, *maps[::2])
+        weights = [w for w in maps[::2] if w is not None]
+        ctx.save_for_backward(x, *weights)
         kernels = ctx.kernels = backend(x)
-        return tuple(kernels.affine(x, w, b) for w, b in zip(maps[::2], maps[1::2], strict=True))
+        bias = None
+        if any(b is not None for b in maps[1::2]):
+            each = zip(weights, maps[1::2], strict=True)
+            bias = _together([w.new_zeros(w.shape[:2]) if b is None else b for w, b in each], 1)
+        out = kernels.affine(x, _together(weights, 1), bias)
+        return out.split([w.shape[1] for w in weights], 2) if len(weights) > 1 else (out,)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, *weights = ctx.saved_tensors
-        differentiable = torch.is_grad_enabled()  # asked to be: in torch, which autograd can follow
-        found: list[Tensor | None] = [None]
-        if ctx.needs_input_grad[0]:
-            if differentiable:
-                found[0] = sum((g @ w for g, w in zip(grads, weights, strict=True)), torch.zeros_like(x))
-            else:
-                found[0] = ctx.kernels.affine_backward(grads, weights)
+        sizes = [w.shape[1] for w in weights]
+        grad, weight = _together(grads, 2), _together(weights, 1)
+        d_x = d_w = d_b = None
         wanted = ctx.needs_input_grad
-        for k, grad in enumerate(grads):
-            if not (wanted[2 * k + 1] or wanted[2 * k + 2]):
-                found += [None, None]
-            elif differentiable:
-                found += [grad.mT @ x, grad.sum(-2)]
-            else:
-                found += ctx.kernels.weight_gradient(grad, x)
+        if torch.is_grad_enabled():  # asked to be differentiable: in torch, which autograd can follow
+            d_x, d_w, d_b = grad @ weight, grad.mT @ x, grad.sum(1)
+        else:
+            d_x = ctx.kernels.affine(grad, weight.mT, None) if wanted[0] else None
+            d_w, d_b = ctx.kernels.weight_gradient(grad, x) if any(wanted[1:]) else (None, None)
+        found = [d_x]
+        for k in range(len(weights)):
+            for d in (d_w, d_b):
+                found.append(None if d is None else d.split(sizes, 1)[k])
         return tuple(g if want else None for g, want in zip(found, wanted, strict=True))
+
+
+def _together(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """The parts as one tensor: without a copy where they lie side by side in one already."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if torch.is_grad_enabled():  # as_strided knows of the first part alone
+        return torch.cat(list(parts), dim)
+    place = first.storage_offset()
+    for part in parts:
+        beside = part.storage_offset() == place and part.stride() == first.stride()
+        if part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() or not beside:
+            return torch.cat(list(parts), dim)
+        place += part.shape[dim] * part.stride(dim)
+    shape = list(first.shape)
+    shape[dim] = sum(part.shape[dim] for part in parts)
+    return first.as_strided(shape, first.stride(), first.storage_offset())
 
 
 def sparse_product(pattern: Pattern, values: Tensor, weight: Tensor) -> Tensor:

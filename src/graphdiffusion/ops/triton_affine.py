@@ -9,8 +9,6 @@ the sum of two of them, :math:`x = x_1 + x_2`, and :math:`x_1 w_1 + x_1 w_2 + x_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +17,8 @@ from torch import Tensor
 from .triton_launch import launch, member_stride, rows_in_place
 
 BLOCK = 1024
+TILE = 64  # widest tile of columns
+NODES = 128  # rows of x in a program
 CHUNK = 1024  # nodes that one program adds up for the gradient of a weight
 
 
@@ -54,122 +54,124 @@ def _split(w: Tensor) -> tuple[Tensor, Tensor]:
     return high, low
 
 
+def _columns(width: int) -> tuple[int, int, int]:
+    """A tile of columns, what the same program takes beyond it, and the number of tiles.
+
+    Tiles are powers of two. 80 columns are 64 and 16 in one program, not two tiles of 64.
+    """
+    if width <= TILE:
+        return max(triton.next_power_of_2(width), 16), 0, 1
+    if width < 2 * TILE:
+        return TILE, max(triton.next_power_of_2(width - TILE), 16), 1
+    return TILE, 0, triton.cdiv(width, TILE)
+
+
 @triton.jit
-def _multiply(
-    acc, x, high, low, row, col, n, x_row, K: tl.constexpr, N: tl.constexpr, BK: tl.constexpr
-):  # fmt: skip
-    """``acc + x wᵀ`` for a block of rows of x and of w."""
-    at_row = row.to(tl.int64)[:, None] * x_row
-    for first in range(0, K, BK):
-        k = first + tl.arange(0, BK)
-        a = tl.load(x + at_row + k[None, :], mask=(row < n)[:, None] & (k < K)[None, :], other=0.0)
-        w_ok = (col < N)[None, :] & (k < K)[:, None]
-        w1 = tl.load(high + col[None, :] * K + k[:, None], mask=w_ok, other=0.0)
-        w2 = tl.load(low + col[None, :] * K + k[:, None], mask=w_ok, other=0.0)
-        a1 = _round(a)
-        a2 = _round(a - a1)
-        acc = tl.dot(a2, w1, acc, input_precision="tf32")
-        acc = tl.dot(a1, w2, acc, input_precision="tf32")
-        acc = tl.dot(a1, w1, acc, input_precision="tf32")
-    return acc
+def _multiply(acc, a1, a2, high, low, k, col, K: tl.constexpr, N: tl.constexpr):
+    """``acc + (a1 + a2) (high + low)ᵀ`` for the columns col and the entries k of the sum."""
+    ok = (col < N)[None, :] & (k < K)[:, None]
+    w1 = tl.load(high + col[None, :] * K + k[:, None], mask=ok, other=0.0)
+    w2 = tl.load(low + col[None, :] * K + k[:, None], mask=ok, other=0.0)
+    acc = tl.dot(a2, w1, acc, input_precision="tf32")
+    acc = tl.dot(a1, w2, acc, input_precision="tf32")
+    return tl.dot(a1, w1, acc, input_precision="tf32")
+
+
+@triton.jit
+def _store(out, bias, acc, row, col, n, N: tl.constexpr, BIAS: tl.constexpr):
+    if BIAS:
+        acc += tl.load(bias + col, mask=col < N, other=0.0)[None, :]
+    place = row.to(tl.int64)[:, None] * N + col[None, :]
+    tl.store(out + place, acc, mask=(row < n)[:, None] & (col < N)[None, :])
 
 
 @triton.jit
 def _affine_kernel(
-    out, bias, x, high, low, y, y_high, y_low, n, blocks, x_member, x_row, y_member, y_row,
-    K: tl.constexpr, N: tl.constexpr, BIAS: tl.constexpr, TWO: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    out, bias, x, high, low, n, blocks, x_member, x_row, K: tl.constexpr, N: tl.constexpr,
+    BIAS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, MORE: tl.constexpr, TILES: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
-    """``x wᵀ``, with TWO plus the same of y, with BIAS plus b: a block of rows and of columns."""
-    tiles: tl.constexpr = (N + BN - 1) // BN
+    """``x wᵀ + b``: a block of rows, a tile of columns and perhaps MORE columns after it."""
     pid = tl.program_id(0)
-    member = (pid // tiles // blocks).to(tl.int64)
-    row = ((pid // tiles) % blocks) * BM + tl.arange(0, BM)
-    col = (pid % tiles) * BN + tl.arange(0, BN)
-    w = member * N * K
+    member = (pid // TILES // blocks).to(tl.int64)
+    row = ((pid // TILES) % blocks) * BM + tl.arange(0, BM)
+    col = (pid % TILES) * BN + tl.arange(0, BN)
+    x += member * x_member
+    high += member * N * K
+    low += member * N * K
     acc = tl.zeros([BM, BN], tl.float32)
-    acc = _multiply(acc, x + member * x_member, high + w, low + w, row, col, n, x_row, K, N, BK)
-    if TWO:
-        acc = _multiply(acc, y + member * y_member, y_high + w, y_low + w, row, col, n, y_row, K, N, BK)
-    if BIAS:
-        acc += tl.load(bias + member * N + col, mask=col < N, other=0.0)[None, :]
-    place = member * n * N + row.to(tl.int64)[:, None] * N + col[None, :]
-    tl.store(out + place, acc, mask=(row < n)[:, None] & (col < N)[None, :])
-
-
-def _product(
-    pairs: Sequence[tuple[Tensor, Tensor]], bias: Tensor | None, tile: tuple[int, int, int]
-) -> Tensor:
-    """``Σ x wᵀ + b`` over one or two pairs x ``(L, n, K)``, w ``(L, N, K)`` → ``(L, n, N)``."""
-    (x, w), (y, v) = pairs[0], pairs[-1]
-    x, y = rows_in_place(x), rows_in_place(y)
-    split = _split(w)
-    other = split if len(pairs) == 1 else _split(v)
-    members, n, width = x.shape
-    bm, widest, bk = tile
-    cols = w.shape[1]
-    bn = min(max(triton.next_power_of_2(cols), 16), widest)
-    out = torch.empty(members, n, cols, dtype=x.dtype, device=x.device)
-    blocks = triton.cdiv(n, bm)
-    launch(
-        _affine_kernel, members * blocks * triton.cdiv(cols, bn), x, out,
-        out if bias is None else bias.contiguous(), x, *split, y, *other, n, blocks, member_stride(x),
-        x.stride(1), member_stride(y), y.stride(1), K=width, N=cols, BIAS=bias is not None,
-        TWO=len(pairs) == 2, BM=bm, BN=bn, BK=bk, num_warps=8 if bm * bn > 8192 else 4, num_stages=3,
-    )  # fmt: skip
-    return out
+    if MORE > 0:
+        more_col = BN + tl.arange(0, MORE)
+        more = tl.zeros([BM, MORE], tl.float32)
+    at_row = row.to(tl.int64)[:, None] * x_row
+    for first in range(0, K, BK):
+        k = first + tl.arange(0, BK)
+        a = tl.load(x + at_row + k[None, :], mask=(row < n)[:, None] & (k < K)[None, :], other=0.0)
+        a1 = _round(a)
+        a2 = _round(a - a1)
+        acc = _multiply(acc, a1, a2, high, low, k, col, K, N)
+        if MORE > 0:
+            more = _multiply(more, a1, a2, high, low, k, more_col, K, N)
+    out += member * n * N
+    bias += member * N
+    _store(out, bias, acc, row, col, n, N, BIAS)
+    if MORE > 0:
+        _store(out, bias, more, row, more_col, n, N, BIAS)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x Wᵀ + b``: x ``(L, n, i)``, weight ``(L, o, i)``, bias ``(L, o)`` → ``(L, n, o)``, float32."""
-    return _product([(x, weight)], bias, (128, 64, 16))
-
-
-def affine_backward(grads: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """``Σ g W`` over the maps of one x: g ``(L, n, o)``, weights ``(L, o, i)`` → ``(L, n, i)``."""
-    pairs = [(g, w.mT) for g, w in zip(grads, weights, strict=True)]
-    tile = (128, 128, 16)
-    same = len({g.shape for g in grads}) == 1
-    steps = [pairs[k : k + 2] for k in range(0, len(pairs), 2)] if same else [[pair] for pair in pairs]
-    total = _product(steps[0], None, tile)
-    for step in steps[1:]:
-        total += _product(step, None, tile)
-    return total
+    x = rows_in_place(x)
+    (members, n, width), cols = x.shape, weight.shape[1]
+    tile, more, tiles = _columns(cols)
+    out = torch.empty(members, n, cols, dtype=x.dtype, device=x.device)
+    blocks = triton.cdiv(n, NODES)
+    launch(
+        _affine_kernel, members * blocks * tiles, x, out, out if bias is None else bias.contiguous(), x,
+        *_split(weight), n, blocks, member_stride(x), x.stride(1), K=width, N=cols, BIAS=bias is not None,
+        BM=NODES, BN=tile, MORE=more, TILES=tiles, BK=16, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return out
 
 
 @triton.jit
 def _weight_gradient_kernel(
     d_w, d_b, g, x, n, chunks, g_member, g_row, x_member, x_row, OUT: tl.constexpr, IN: tl.constexpr,
-    CHUNK: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr, BK: tl.constexpr,
+    CHUNK: tl.constexpr, BO: tl.constexpr, BI: tl.constexpr, MORE: tl.constexpr, TILES: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     """``gᵀ x`` and the sum of g, over a chunk of the nodes."""
-    tiles_i: tl.constexpr = (IN + BI - 1) // BI
     tiles_o: tl.constexpr = (OUT + BO - 1) // BO
     pid = tl.program_id(0)
-    tile_i = pid % tiles_i
-    slot = (pid // tiles_i // tiles_o).to(tl.int64)
+    tile = pid % TILES
+    slot = (pid // TILES // tiles_o).to(tl.int64)
     member = slot // chunks
-    o = ((pid // tiles_i) % tiles_o) * BO + tl.arange(0, BO)
-    i = tile_i * BI + tl.arange(0, BI)
+    o = ((pid // TILES) % tiles_o) * BO + tl.arange(0, BO)
+    i = tile * BI + tl.arange(0, BI)
     g += member * g_member
     x += member * x_member
     acc = tl.zeros([BO, BI], tl.float32)
+    if MORE > 0:
+        more_i = BI + tl.arange(0, MORE)
+        more = tl.zeros([BO, MORE], tl.float32)
     total = tl.zeros([BO], tl.float32)
     begin = (slot % chunks).to(tl.int32) * CHUNK
     for first in range(begin, tl.minimum(begin + CHUNK, n), BK):
         k = first + tl.arange(0, BK)
-        at = k.to(tl.int64)
-        a = tl.load(
-            g + at[None, :] * g_row + o[:, None], mask=(k < n)[None, :] & (o < OUT)[:, None], other=0.0
-        )
-        b = tl.load(
-            x + at[:, None] * x_row + i[None, :], mask=(k < n)[:, None] & (i < IN)[None, :], other=0.0
-        )
-        acc = tl.dot(a, b, acc, input_precision="tf32x3")
-        total += tl.sum(a, axis=1)
-    place = slot * OUT * IN + o[:, None] * IN + i[None, :]
-    tl.store(d_w + place, acc, mask=(o < OUT)[:, None] & (i < IN)[None, :])
-    if tile_i == 0:
+        k_ok = (k < n)[:, None]
+        at = k.to(tl.int64)[:, None]
+        a = tl.load(g + at * g_row + o[None, :], mask=k_ok & (o < OUT)[None, :], other=0.0)
+        b = tl.load(x + at * x_row + i[None, :], mask=k_ok & (i < IN)[None, :], other=0.0)
+        total += tl.sum(a, axis=0)
+        acc = tl.dot(a.trans(), b, acc, input_precision="tf32x3")
+        if MORE > 0:
+            b = tl.load(x + at * x_row + more_i[None, :], mask=k_ok & (more_i < IN)[None, :], other=0.0)
+            more = tl.dot(a.trans(), b, more, input_precision="tf32x3")
+    place = slot * OUT * IN + o[:, None] * IN
+    tl.store(d_w + place + i[None, :], acc, mask=(o < OUT)[:, None] & (i < IN)[None, :])
+    if MORE > 0:
+        tl.store(d_w + place + more_i[None, :], more, mask=(o < OUT)[:, None] & (more_i < IN)[None, :])
+    if tile == 0:
         tl.store(d_b + slot * OUT + o, total, mask=o < OUT)
 
 
@@ -180,12 +182,12 @@ def weight_gradient(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     chunks = max(triton.cdiv(n, CHUNK), 1)
     d_w = torch.empty(members, chunks, o, i, dtype=x.dtype, device=x.device)
     d_b = torch.empty(members, chunks, o, dtype=x.dtype, device=x.device)
-    bo = min(max(triton.next_power_of_2(o), 16), 128)
-    bi = min(max(triton.next_power_of_2(i), 16), 32)
+    rows = min(max(triton.next_power_of_2(o), 16), 128)
+    tile, more, tiles = _columns(i)
     launch(
-        _weight_gradient_kernel, members * chunks * triton.cdiv(o, bo) * triton.cdiv(i, bi), x, d_w, d_b,
-        grad, x, n, chunks, member_stride(grad), grad.stride(1), member_stride(x), x.stride(1), OUT=o, IN=i,
-        CHUNK=CHUNK, BO=bo, BI=bi, BK=32, num_warps=4, num_stages=3,
+        _weight_gradient_kernel, members * chunks * triton.cdiv(o, rows) * tiles, x, d_w, d_b, grad, x, n,
+        chunks, member_stride(grad), grad.stride(1), member_stride(x), x.stride(1), OUT=o, IN=i,
+        CHUNK=CHUNK, BO=rows, BI=tile, MORE=more, TILES=tiles, BK=32, num_warps=4, num_stages=3,
     )  # fmt: skip
     # the pieces are added up in a fixed order
     return (d_w[:, 0], d_b[:, 0]) if chunks == 1 else (d_w.sum(1), d_b.sum(1))

@@ -26,8 +26,7 @@ from .triton_plan import Plan, plan
 
 TILE = 1024  # numbers of v that a program holds at once
 LONG_EDGES = 8  # edges of a long group taken together
-UNROLL = 2  # edges of a short group whose loads are in flight together
-WARPS = 4
+WARPS = 2
 
 
 @triton.jit
@@ -101,7 +100,6 @@ def _attend_kernel(
     WIDTH: tl.constexpr,
     GROUPS: tl.constexpr,
     EDGES: tl.constexpr,
-    UNROLL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SLOPE: tl.constexpr,
     KIND: tl.constexpr,
@@ -141,25 +139,24 @@ def _attend_kernel(
     else:
         top = tl.full([GROUPS, EDGES, HEADS], float("-inf"), ACC)
         acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-        for first in range(0, longest, EDGES * UNROLL):
-            for more in tl.static_range(UNROLL):
-                ok, at, _, _, raw = edges_of(
-                    first + more * EDGES, own, v, start, length, live, index, edge, head, c,
-                    v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
-                )  # fmt: skip
-                s = activate(raw, ACTIVATION, SLOPE)
-                if HAS_WEIGHT:
-                    w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-                else:
-                    w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
-                if KIND == "softmax":
-                    s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
-                    new = tl.maximum(top, s)
-                    safe = tl.where(new == float("-inf"), 0.0, new)
-                    acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
-                    top = new
-                else:
-                    acc += tl.where(w == 0, 0.0, w * squareplus(s))
+        for first in range(0, longest, EDGES):
+            ok, at, _, _, raw = edges_of(
+                first, own, v, start, length, live, index, edge, head, c, v_head, v_row, H, DK, EDGES,
+                PERMUTED, WIDE, ACC,
+            )  # fmt: skip
+            s = activate(raw, ACTIVATION, SLOPE)
+            if HAS_WEIGHT:
+                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            else:
+                w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
+            if KIND == "softmax":
+                s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
+                new = tl.maximum(top, s)
+                safe = tl.where(new == float("-inf"), 0.0, new)
+                acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
+                top = new
+            else:
+                acc += tl.where(w == 0, 0.0, w * squareplus(s))
         if KIND == "softmax":
             m = tl.max(top, axis=1)
             m = tl.where(m == float("-inf"), 0.0, m)
@@ -175,18 +172,17 @@ def _attend_kernel(
         writes = whole
     share = tl.where(h_ok, 1.0 / (z * H), 0.0)
     out += member * out_member
-    for first in range(0, longest, EDGES * UNROLL):  # v is in cache by now
-        for more in tl.static_range(UNROLL):
-            ok, at, _, _, raw = edges_of(
-                first + more * EDGES, own, v, start, length, writes, index, edge, head, c,
-                v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
-            )  # fmt: skip
-            s = activate(raw, ACTIVATION, SLOPE)
-            phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
-            if HAS_WEIGHT:
-                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-                phi = tl.where(w == 0, 0.0, w * phi)
-            tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
+    for first in range(0, longest, EDGES):  # v is in cache by now
+        ok, at, _, _, raw = edges_of(
+            first, own, v, start, length, writes, index, edge, head, c, v_head, v_row, H, DK, EDGES,
+            PERMUTED, WIDE, ACC,
+        )  # fmt: skip
+        s = activate(raw, ACTIVATION, SLOPE)
+        phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
+        if HAS_WEIGHT:
+            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            phi = tl.where(w == 0, 0.0, w * phi)
+        tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
 
 
 Tile = tuple[int, int, int, int]  # groups, edges of each, first item, last item
@@ -209,7 +205,7 @@ def launch_tile(
     launch(
         kernel, blocks * members, u, *args, first, last, work.num_split, blocks, H=h, DK=dk,
         HEADS=triton.next_power_of_2(h), WIDTH=triton.next_power_of_2(dk), GROUPS=groups, EDGES=edges,
-        UNROLL=UNROLL if edges == 1 else 1, SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None,
+        SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None,
         WIDE=is_wide(u, v), ACC=accumulator(u), num_warps=WARPS, **meta,
     )  # fmt: skip
 

@@ -36,6 +36,7 @@ def _descend_kernel(
     index,
     edge,
     d_member,
+    d_row,
     partial_d_member,
     total_member,
     partial_member,
@@ -57,7 +58,6 @@ def _descend_kernel(
     WIDTH: tl.constexpr,
     GROUPS: tl.constexpr,
     EDGES: tl.constexpr,
-    UNROLL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SLOPE: tl.constexpr,
     KIND: tl.constexpr,
@@ -105,41 +105,40 @@ def _descend_kernel(
         sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
         base = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
     acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
-    for first in range(0, longest, EDGES * UNROLL):
-        for more in tl.static_range(UNROLL):
-            ok, at, j, v_j, raw = edges_of(
-                first + more * EDGES, own, v, start, length, live, index, edge, head, c,
-                v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
-            )  # fmt: skip
-            s = activate(raw, ACTIVATION, SLOPE)
-            if GROUPED:
-                z_e, m_e = z, m
-            else:
-                at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
-                other_ok = ok[:, :, None] & h_ok[None, None, :]
-                z_e = tl.load(total + at_other, mask=other_ok, other=1.0)
-                m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-                if KIND == "softmax":
-                    m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
-            a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
-            if HAS_WEIGHT:
-                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-                a = tl.where(w == 0, 0.0, w * a)
-            a = tl.where(ok[:, :, None], a, 0.0)
-            slope = a  # of the mean attention in the raw score, but for (p - Σ a p) / h
-            if KIND == "squareplus":
-                slope = slope * squareplus_slope(s)
-            if ACTIVATION == "leaky_relu":
-                slope = tl.where(raw > 0, slope, SLOPE * slope)
-            elif ACTIVATION == "exp":
-                slope = slope * s
-            p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None] / H
-            if GROUPED:
-                sums += a * p_e
-                base += slope[:, :, :, None] * v_j
-            else:
-                p_e -= tl.load(flow + at_other, mask=other_ok, other=0.0)
-            acc += (slope * p_e)[:, :, :, None] * v_j
+    for first in range(0, longest, EDGES):
+        ok, at, j, v_j, raw = edges_of(
+            first, own, v, start, length, live, index, edge, head, c,
+            v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+        )  # fmt: skip
+        s = activate(raw, ACTIVATION, SLOPE)
+        if GROUPED:
+            z_e, m_e = z, m
+        else:
+            at_other = j.to(tl.int64)[:, :, None] * H + head[None, None, :]
+            other_ok = ok[:, :, None] & h_ok[None, None, :]
+            z_e = tl.load(total + at_other, mask=other_ok, other=1.0)
+            m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
+            if KIND == "softmax":
+                m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
+        a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
+        if HAS_WEIGHT:
+            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+            a = tl.where(w == 0, 0.0, w * a)
+        a = tl.where(ok[:, :, None], a, 0.0)
+        slope = a  # of the mean attention in the raw score, but for (p - Σ a p) / h
+        if KIND == "squareplus":
+            slope = slope * squareplus_slope(s)
+        if ACTIVATION == "leaky_relu":
+            slope = tl.where(raw > 0, slope, SLOPE * slope)
+        elif ACTIVATION == "exp":
+            slope = slope * s
+        p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None] / H
+        if GROUPED:
+            sums += a * p_e
+            base += slope[:, :, :, None] * v_j
+        else:
+            p_e -= tl.load(flow + at_other, mask=other_ok, other=0.0)
+        acc += (slope * p_e)[:, :, :, None] * v_j
     result = tl.sum(acc, axis=1)
     writes = live
     if GROUPED:
@@ -154,7 +153,7 @@ def _descend_kernel(
         result -= t[:, :, None] * tl.sum(base, axis=1)
     inside = h_ok[:, None] & (c < DK)[None, :]
     offset = (head[:, None] * DK + c[None, :])[None, :, :]
-    at_node = member * d_member + node[:, None, None] * (H * DK) + offset
+    at_node = member * d_member + node[:, None, None] * d_row + offset
     tl.store(d_u + at_node, result, mask=(writes & whole)[:, None, None] & inside[None, :, :])
     at_slot = member * partial_d_member + item.to(tl.int64)[:, None, None] * (H * DK) + offset
     tl.store(partial_d_u + at_slot, result, mask=(writes & cut)[:, None, None] & inside[None, :, :])
@@ -183,16 +182,17 @@ def attend_backward(
     weights = p if weight is None else rows_in_place(weight)
     members, h, n, dk = q.shape
 
-    def gradient(u: Tensor, v: Tensor, side: str) -> Tensor:
+    # side by side, as the linear map that made q and k laid them out
+    d_q, d_k = torch.empty(members, n, 2 * h * dk, dtype=q.dtype, device=q.device).chunk(2, -1)
+    sides = [(q, k, "rows", d_q), (k, q, "columns", d_k)]
+    # The side of the normaliser goes first: it finds the sums that the other side reads.
+    for u, v, side, d_u in sides if over == "rows" else sides[::-1]:
         work, grouped = plan(graph, side), side == over
-        # Heads side by side, as the linear map that made q and k laid them out.
-        d_u = torch.empty(members, n, h * dk, dtype=u.dtype, device=u.device)
         partial_d_u = torch.empty(members, work.num_split, h * dk, dtype=total.dtype, device=u.device)
         partial_flow = torch.empty(members, work.num_split, h, dtype=total.dtype, device=u.device)
-
         args = (
             d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weights, p, *work.tensors,
-            member_stride(d_u), member_stride(partial_d_u), member_stride(total),
+            member_stride(d_u), d_u.stride(1), member_stride(partial_d_u), member_stride(total),
             member_stride(partial_flow), member_stride(u), *u.stride()[1:3], member_stride(v),
             *v.stride()[1:3], member_stride(weights), member_stride(p),
         )  # fmt: skip
@@ -208,10 +208,5 @@ def attend_backward(
                 tile = (*tiles[0][:2], 0, work.num_split)
                 launch_tile(_descend_kernel, work, tile, u, v, args, KNOWN=True, **how)
             combine(work, d_u, partial_d_u)
-        return d_u.view(members, n, h, dk).transpose(1, 2)
-
-    # The side of the normaliser goes first: it finds the sums that the other side reads.
-    if over == "rows":
-        return gradient(q, k, "rows"), gradient(k, q, "columns")
-    d_k = gradient(k, q, "columns")
-    return gradient(q, k, "rows"), d_k
+    d_q, d_k = (d.view(members, n, h, dk).transpose(1, 2) for d in (d_q, d_k))
+    return d_q, d_k

@@ -8,7 +8,7 @@ into one, ``L``, and consecutive programs work on one member, whose state stays 
 
 from __future__ import annotations
 
-from .triton_affine import affine, affine_backward, weight_gradient
+from .triton_affine import affine, weight_gradient
 from .triton_attention import attend
 from .triton_attention_backward import attend_backward
 from .triton_dense import combine, combine_backward, dots, dropout
@@ -18,7 +18,6 @@ from .triton_spmm import spmm
 
 __all__ = [
     "affine",
-    "affine_backward",
     "attend",
     "attend_backward",
     "combine",

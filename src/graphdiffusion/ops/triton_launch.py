@@ -80,6 +80,7 @@ def _combine_kernel(
     coefficient,
     z,
     out_member,
+    out_row,
     partial_member,
     z_member,
     z_row,
@@ -104,7 +105,7 @@ def _combine_kernel(
     slots = tl.arange(0, SLOTS)
     partial += member * partial_member
     partial_peak += member * partial_member
-    out += member * out_member + node * D
+    out += member * out_member + node * out_row
     top = tl.full([SLOTS, WIDTH], float("-inf"), ACC)
     acc = tl.zeros([SLOTS, WIDTH], ACC)
     for s in range(first, last, SLOTS):
@@ -127,7 +128,7 @@ def _combine_kernel(
         largest = tl.max(top, axis=0)
         safe = tl.where(largest == float("-inf"), 0.0, largest)
         total = tl.sum(acc * tl.exp(top - safe[None, :]), axis=0)
-        tl.store(peak + member * out_member + node * D + c, largest, mask=c_ok)
+        tl.store(peak + member * out_member + node * out_row + c, largest, mask=c_ok)
     else:
         total = tl.sum(acc, axis=0)
     if ADD != "nothing":
@@ -173,6 +174,7 @@ def combine(
         out if coefficient is None else coefficient,
         z,
         member_stride(out),
+        out.stride(1),
         member_stride(partial),
         member_stride(z),
         z.stride(1),

@@ -31,7 +31,6 @@ class SpmmTiling:
     width: int  # columns of x in a tile
     rows: int  # short rows taken together; long rows take rows / edges at a time
     edges: int = 16  # edges of a long row taken together
-    unroll: int = 4  # edges of a short row whose loads are in flight together
     warps: int = 4
 
 
@@ -111,49 +110,48 @@ def _long_rows(
 
 
 @triton.jit
+def _edges(
+    acc, e, values, x, start, length, index, c, x_row, D: tl.constexpr, COUNT: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The next COUNT edges of many rows, their loads in flight together."""
+    for u in tl.static_range(COUNT):
+        ok = e + u < length
+        at = start + e + u
+        j = tl.load(index + at, mask=ok, other=0)
+        a = tl.load(values + at, mask=ok, other=0.0).to(ACC)
+        if WIDE:
+            j = j.to(tl.int64)
+        x_ok = ok[:, None] & (c < D)[None, :]
+        x_j = tl.load(x + j[:, None] * x_row + c[None, :], mask=x_ok, other=0.0)
+        acc += a[:, None] * x_j.to(ACC)
+    return acc
+
+
+@triton.jit
 def _short_rows(
-    first,
-    out,
-    values,
-    x,
-    z,
-    node_of,
-    start_of,
-    length_of,
-    index,
-    c,
-    scale,
-    x_row,
-    z_row,
-    num_items,
-    D: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNROLL: tl.constexpr,
-    ADD: tl.constexpr,
-    WIDE: tl.constexpr,
+    first, out, values, x, z, node_of, start_of, length_of, index, c, scale, x_row, z_row, num_items,
+    D: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr, WIDE: tl.constexpr,
     ACC: tl.constexpr,
-):
-    """Many rows, walked edge by edge, with ``UNROLL`` edges of each in flight."""
+):  # fmt: skip
+    """Many rows, walked four edges at a time, and the last one to three together."""
     item = first + tl.arange(0, ROWS)
     live = item < num_items
     start = tl.load(start_of + item, mask=live, other=0)
     length = tl.load(length_of + item, mask=live, other=0)
-    c_ok = c < D
+    longest = tl.load(length_of + first)  # the first row
     acc = tl.zeros([ROWS, WIDTH], ACC)
-    for e in range(0, tl.load(length_of + first), UNROLL):  # the first row is the longest
-        for u in tl.static_range(UNROLL):
-            ok = e + u < length
-            at = start + e + u
-            j = tl.load(index + at, mask=ok, other=0)
-            a = tl.load(values + at, mask=ok, other=0.0).to(ACC)
-            if WIDE:
-                j = j.to(tl.int64)
-            x_ok = ok[:, None] & c_ok[None, :]
-            x_j = tl.load(x + j[:, None] * x_row + c[None, :], mask=x_ok, other=0.0)
-            acc += a[:, None] * x_j.to(ACC)
+    for e in range(0, longest - 3, 4):
+        acc = _edges(acc, e, values, x, start, length, index, c, x_row, D, 4, WIDE, ACC)
+    left = longest % 4
+    if left == 1:
+        acc = _edges(acc, longest - 1, values, x, start, length, index, c, x_row, D, 1, WIDE, ACC)
+    elif left == 2:
+        acc = _edges(acc, longest - 2, values, x, start, length, index, c, x_row, D, 2, WIDE, ACC)
+    elif left == 3:
+        acc = _edges(acc, longest - 3, values, x, start, length, index, c, x_row, D, 3, WIDE, ACC)
     row = tl.load(node_of + item, mask=live, other=0)
-    _store_rows(acc, out, z, row, c, live[:, None] & c_ok[None, :], scale, z_row, D, ADD, ACC)
+    _store_rows(acc, out, z, row, c, live[:, None] & (c < D)[None, :], scale, z_row, D, ADD, ACC)
 
 
 @triton.jit(do_not_specialize=["blocks", "num_split", "num_long", "num_items"])
@@ -185,7 +183,6 @@ def _spmm_kernel(
     ROWS: tl.constexpr,
     LONG_ROWS: tl.constexpr,
     EDGES: tl.constexpr,
-    UNROLL: tl.constexpr,
     ADD: tl.constexpr,
     WIDE: tl.constexpr,
     ACC: tl.constexpr,
@@ -248,7 +245,6 @@ def _spmm_kernel(
             D,
             WIDTH,
             ROWS,
-            UNROLL,
             ADD,
             WIDE,
             ACC,
@@ -286,7 +282,7 @@ def spmm(
         x if coefficient is None else coefficient, z, *work.tensors[:4], member_stride(out),
         member_stride(partial), member_stride(values), member_stride(x), x.stride(1), member_stride(z),
         z.stride(1), blocks, tiles, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,
-        ROWS=how.rows, LONG_ROWS=long_rows, EDGES=how.edges, UNROLL=how.unroll,
+        ROWS=how.rows, LONG_ROWS=long_rows, EDGES=how.edges,
         ADD=mode, WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
     )  # fmt: skip
     combine(work, out, partial, add=mode, coefficient=coefficient, z=z)

@@ -94,7 +94,10 @@ def integrate(
     if isinstance(solver, Exponential):
         stops = end.unsqueeze(0) if times is None else torch.cat([times, end.expand_as(times[:1])])
         states = solver.solve(_flow(dynamics), x0, stops, stats, gradient != "backprop")
-        solution = Solution(states[-1], stats, None if times is None else states[:-1])
+        if times is None:
+            solution = Solution(states.squeeze(0), stats)
+        else:
+            solution = Solution(states[-1], stats, states[:-1])
     else:
         solution = _march(dynamics, x0, end, times, solver, gradient, stats)
     if check and not bool(torch.isfinite(solution.state).all()):

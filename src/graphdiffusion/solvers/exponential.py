@@ -175,7 +175,8 @@ class _Series(Function):
             kept = [x]
             for _ in range(1, c.shape[1]):
                 kept.append(kernels.spmm(graph, values, kept[-1]))
-            out = torch.stack([kernels.combine(shares, kept) for shares in c])
+            sums = [kernels.combine(shares, kept) for shares in c]
+            out = sums[0].unsqueeze(0) if len(sums) == 1 else torch.stack(sums)
         else:
             out = c[:, 0, :, None, None] * x
             y, kept = x, [x]

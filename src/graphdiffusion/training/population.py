@@ -201,14 +201,14 @@ class Population:
             improved &= self.epoch - self.best_epoch <= self.config.patience
         for name, value in state.items():
             shape = (-1, *[1] * (value.dim() - 1))
-            self.best[name].copy_(torch.where(improved.view(shape), value, self.best[name]))
+            torch.where(improved.view(shape), value, self.best[name], out=self.best[name])
         for best, now in (
             (self.best_score, score),
             (self.best_val, right),
             (self.best_fraction, fraction),
             (self.best_epoch, self.epoch.expand_as(self.best_epoch)),
         ):
-            best.copy_(torch.where(improved, now, best))
+            torch.where(improved, now, best, out=best)
 
     @torch.no_grad()
     def final(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
