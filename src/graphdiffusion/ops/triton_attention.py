@@ -26,7 +26,7 @@ from .triton_plan import Plan, plan
 
 TILE = 1024  # numbers of v that a program holds at once
 LONG_EDGES = 8  # edges of a long group taken together
-WARPS = 2
+WARPS = 4
 
 
 @triton.jit
@@ -63,6 +63,43 @@ def edges_of(
         at = tl.load(edge + at, mask=ok, other=0)
     v_j = vectors(v, j, ok, head, c, v_head, v_row, H, DK, WIDE).to(ACC)
     return ok, at, j, v_j, tl.sum(own * v_j, axis=3)
+
+
+@triton.jit
+def _scored(
+    e, own, v, weight, start, length, taken, index, edge, head, c, v_head, v_row, H: tl.constexpr,
+    DK: tl.constexpr, EDGES: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Edges e to e + EDGES of the groups taken: which there are, their places, scores and weights."""
+    ok, at, _, _, raw = edges_of(
+        e, own, v, start, length, taken, index, edge, head, c, v_head, v_row, H, DK, EDGES, PERMUTED,
+        WIDE, ACC,
+    )  # fmt: skip
+    if HAS_WEIGHT:
+        w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+    else:
+        w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
+    return ok, at, activate(raw, ACTIVATION, SLOPE), w
+
+
+@triton.jit
+def _add_up(top, acc, s, w, KIND: tl.constexpr):
+    """Largest score so far, and the sum of φ (relative to it, for softmax), with more edges."""
+    if KIND == "softmax":
+        s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
+        new = tl.maximum(top, s)
+        safe = tl.where(new == float("-inf"), 0.0, new)
+        return new, acc * tl.exp(top - safe) + w * tl.exp(s - safe)
+    return top, acc + tl.where(w == 0, 0.0, w * squareplus(s))
+
+
+@triton.jit
+def _write(out, ok, at, s, w, m, share, KIND: tl.constexpr):
+    """The mean attention of these edges."""
+    phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
+    phi = tl.where(w == 0, 0.0, w * phi)
+    tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
 
 
 @triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
@@ -137,26 +174,36 @@ def _attend_kernel(
             m = tl.zeros([GROUPS, HEADS], ACC)
         writes = live
     else:
+        # the scores of four edges stay in registers: most groups have no more
+        ok0, at0, s0, w0 = _scored(
+            0, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
+            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+        )  # fmt: skip
+        ok1, at1, s1, w1 = _scored(
+            1 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
+            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+        )  # fmt: skip
+        ok2, at2, s2, w2 = _scored(
+            2 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
+            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+        )  # fmt: skip
+        ok3, at3, s3, w3 = _scored(
+            3 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
+            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+        )  # fmt: skip
         top = tl.full([GROUPS, EDGES, HEADS], float("-inf"), ACC)
         acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-        for first in range(0, longest, EDGES):
-            ok, at, _, _, raw = edges_of(
-                first, own, v, start, length, live, index, edge, head, c, v_head, v_row, H, DK, EDGES,
-                PERMUTED, WIDE, ACC,
-            )  # fmt: skip
-            s = activate(raw, ACTIVATION, SLOPE)
-            if HAS_WEIGHT:
-                w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            else:
-                w = tl.where(ok, 1.0, 0.0).to(ACC)[:, :, None]
-            if KIND == "softmax":
-                s = tl.where(w == 0, float("-inf"), s)  # an edge of weight 0 must not be the largest
-                new = tl.maximum(top, s)
-                safe = tl.where(new == float("-inf"), 0.0, new)
-                acc = acc * tl.exp(top - safe) + w * tl.exp(s - safe)
-                top = new
-            else:
-                acc += tl.where(w == 0, 0.0, w * squareplus(s))
+        top, acc = _add_up(top, acc, s0, w0, KIND)
+        top, acc = _add_up(top, acc, s1, w1, KIND)
+        top, acc = _add_up(top, acc, s2, w2, KIND)
+        top, acc = _add_up(top, acc, s3, w3, KIND)
+        for first in range(4 * EDGES, longest, 2 * EDGES):
+            for more in tl.static_range(2):  # the loads of both in flight together
+                _, _, s, w = _scored(
+                    first + more * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head,
+                    v_row, H, DK, EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+                )  # fmt: skip
+                top, acc = _add_up(top, acc, s, w, KIND)
         if KIND == "softmax":
             m = tl.max(top, axis=1)
             m = tl.where(m == float("-inf"), 0.0, m)
@@ -172,17 +219,20 @@ def _attend_kernel(
         writes = whole
     share = tl.where(h_ok, 1.0 / (z * H), 0.0)
     out += member * out_member
-    for first in range(0, longest, EDGES):  # v is in cache by now
-        ok, at, _, _, raw = edges_of(
-            first, own, v, start, length, writes, index, edge, head, c, v_head, v_row, H, DK, EDGES,
-            PERMUTED, WIDE, ACC,
-        )  # fmt: skip
-        s = activate(raw, ACTIVATION, SLOPE)
-        phi = tl.exp(s - m[:, None, :]) if KIND == "softmax" else squareplus(s)
-        if HAS_WEIGHT:
-            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            phi = tl.where(w == 0, 0.0, w * phi)
-        tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
+    done: tl.constexpr = 0 if KNOWN else 4 * EDGES
+    if not KNOWN:
+        mine = whole[:, None]
+        _write(out, ok0 & mine, at0, s0, w0, m, share, KIND)
+        _write(out, ok1 & mine, at1, s1, w1, m, share, KIND)
+        _write(out, ok2 & mine, at2, s2, w2, m, share, KIND)
+        _write(out, ok3 & mine, at3, s3, w3, m, share, KIND)
+    for first in range(done, longest, 2 * EDGES):  # v is in cache by now
+        for more in tl.static_range(2):
+            ok, at, s, w = _scored(
+                first + more * EDGES, own, v, weight, start, length, writes, index, edge, head, c, v_head,
+                v_row, H, DK, EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+            )  # fmt: skip
+            _write(out, ok, at, s, w, m, share, KIND)
 
 
 Tile = tuple[int, int, int, int]  # groups, edges of each, first item, last item
@@ -196,7 +246,7 @@ def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[Tile, Tile]:
 
 
 def launch_tile(
-    kernel: Any, work: Plan, tile: Tile, u: Tensor, v: Tensor, args: Sequence[Any], **meta: Any
+    kernel: Any, work: Plan, tile: Tile, u: Tensor, v: Tensor, args: Sequence[Any], warps: int, **meta: Any
 ) -> None:
     """Run an attention kernel on a tile; u, v ``(L, h, n, d_k)`` are the own and the other vectors."""
     groups, edges, first, last = tile
@@ -206,7 +256,7 @@ def launch_tile(
         kernel, blocks * members, u, *args, first, last, work.num_split, blocks, H=h, DK=dk,
         HEADS=triton.next_power_of_2(h), WIDTH=triton.next_power_of_2(dk), GROUPS=groups, EDGES=edges,
         SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None,
-        WIDE=is_wide(u, v), ACC=accumulator(u), num_warps=WARPS, **meta,
+        WIDE=is_wide(u, v), ACC=accumulator(u), num_warps=warps, **meta,
     )  # fmt: skip
 
 
@@ -238,10 +288,10 @@ def attend(
     how = {"ACTIVATION": activation, "KIND": kind, "HAS_WEIGHT": weight is not None}
     tiles = tiles_of(work, h, dk, TILE)
     for tile in tiles:
-        launch_tile(_attend_kernel, work, tile, u, v, args, KNOWN=False, **how)
+        launch_tile(_attend_kernel, work, tile, u, v, args, WARPS, KNOWN=False, **how)
     if work.num_cut:
         mode = "softmax" if kind == "softmax" else "sum"
         combine(work, total, partial, mode=mode, peaks=(peak, partial_peak))
         tile = (*tiles[0][:2], 0, work.num_split)
-        launch_tile(_attend_kernel, work, tile, u, v, args, KNOWN=True, **how)
+        launch_tile(_attend_kernel, work, tile, u, v, args, WARPS, KNOWN=True, **how)
     return out, total, peak

@@ -16,6 +16,7 @@ from .triton_launch import combine, member_stride, rows_in_place
 from .triton_plan import plan
 
 TILE = 1024  # numbers of v that a program holds at once
+WARPS = 2
 
 
 @triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
@@ -201,12 +202,12 @@ def attend_backward(
         }  # fmt: skip
         tiles = tiles_of(work, h, dk, TILE)
         for tile in tiles:
-            launch_tile(_descend_kernel, work, tile, u, v, args, KNOWN=False, **how)
+            launch_tile(_descend_kernel, work, tile, u, v, args, WARPS, KNOWN=False, **how)
         if work.num_cut:
             if grouped:
                 combine(work, flow, partial_flow)
                 tile = (*tiles[0][:2], 0, work.num_split)
-                launch_tile(_descend_kernel, work, tile, u, v, args, KNOWN=True, **how)
+                launch_tile(_descend_kernel, work, tile, u, v, args, WARPS, KNOWN=True, **how)
             combine(work, d_u, partial_d_u)
     d_q, d_k = (d.view(members, n, h, dk).transpose(1, 2) for d in (d_q, d_k))
     return d_q, d_k
