@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphdiffusion.graph import Graph
+from graphdiffusion.training import Config, load_problem
 
 HEADS, DK = 8, 16
 
@@ -166,7 +167,7 @@ def workloads(bench: Bench, arxiv: Path | None) -> list[Workload]:
             Workload("cora", power_law(20, 60, "cpu"), 2, 20),
             Workload("arxiv", power_law(30, 90, "cpu"), 1, 16),
         ]
-    cora = power_law(2485, 12623, "cuda")
+    cora = load_problem(Config(data="cora-embedded")).graph.to("cuda")
     if arxiv is not None and arxiv.exists():
         with np.load(arxiv) as file:
             edges = torch.from_numpy(file["edge_index"].astype(np.int64)).cuda()

@@ -3,7 +3,7 @@
     python benchmarks/kernels.py [--arxiv topology.npz] [--only SECTION ...] [--out kernels.json]
     TRITON_INTERPRET=1 python benchmarks/kernels.py --smoke        (no GPU: does it run at all?)
 
-Two workloads: ``cora``, a population of 100 members on a graph of Cora's size (d = 80), and ``arxiv``, one
+Two workloads: ``cora``, a population of 100 members on Cora (d = 80), and ``arxiv``, one
 model on ogbn-arxiv's topology (d = 128), read from ``edge_index`` of an npz file, or a random graph of the
 same size. Our kernels are timed as replays of a CUDA graph, the others as calls queued one after the other;
 both are medians. The bound of a kernel is the time a copy of the fewest bytes it must move would take.

@@ -116,7 +116,7 @@ if not INTERPRETED:
 else:
     triton_backend = pytest.importorskip("graphdiffusion.ops.triton_backend")
     from graphdiffusion.ops import triton_attention
-    from graphdiffusion.ops.dense import affines
+    from graphdiffusion.ops.dense import _together, affines
     from graphdiffusion.ops.triton_spmm import SpmmTiling
 
     pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of lanes masked out
@@ -349,6 +349,42 @@ else:
             assert out.dtype == dtype
             close(out, exact)
             assert all(t.grad is not None and t.grad.dtype == t.dtype for t in inputs)
+
+    @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+    def test_step_without_a_gradient_keeps_no_statistics(kind: str) -> None:
+        graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 3]]), 7)
+        q, k = (nodes_with_heads(graph, 2, 2, 3, seed).detach() for seed in (1, 2))
+        values, total, _ = triton_backend.attend(graph, q, k, None, "identity", kind, "rows", keep=False)
+        close(values, ops.attention(graph, q, k, kind=kind))
+        assert total.numel() == 0
+
+    def test_queries_keys_and_step_together() -> None:
+        """Their gradients lie side by side, and are taken by the linear map as one."""
+        graph = graph_with_hubs()
+        x = draw(2, graph.num_nodes, 5, seed=1)
+        maps = [draw(2, 6, 5, seed=2), draw(2, 6, seed=3), draw(2, 6, 5, seed=4), draw(2, 6, seed=5)]
+        grad = draw(2, graph.num_nodes, 5, seed=6)
+        found = []
+        for name, dtype in (("triton", torch.float32), ("torch", torch.float64)):
+            y, wq, bq, wk, bk = leaves = [t.to(dtype).requires_grad_() for t in (x, *maps)]
+            with ops.use_backend(name):
+                both = affines(y, [(wq, bq), (wk, bk)])
+                q, k = (t.unflatten(-1, (2, 3)).transpose(1, 2) for t in both)
+                out = ops.diffuse(graph, q, k, y, kind="squareplus", over="columns")
+                found.append((out, *torch.autograd.grad(out, leaves, grad.to(dtype))))
+        for ours, theirs in zip(*found, strict=True):
+            close(ours, theirs)
+
+    def test_parts_side_by_side_are_not_copied() -> None:
+        whole = draw(2, 3, 8)
+        with torch.no_grad():
+            assert _together(whole.split([2, 6], 2), 2).data_ptr() == whole.data_ptr()
+            assert torch.equal(_together(whole.split([2, 6], 2), 2), whole)
+            for parts in (whole.chunk(2, 2)[::-1], [whole[..., :2], whole[..., 4:]], whole.chunk(2, 2)[:1]):
+                assert torch.equal(_together(parts, 2), torch.cat(list(parts), 2))
+        halves = [half.clone().requires_grad_() for half in whole.chunk(2, 2)]
+        slopes = torch.autograd.grad(_together(halves, 2).square().sum(), halves)
+        assert all(torch.equal(slope, 2 * half) for slope, half in zip(slopes, halves, strict=True))
 
     def test_views_of_heads_are_not_copied() -> None:
         graph = graph_with_hubs()

@@ -125,7 +125,8 @@ def attention(
     _check_attention(graph, q, k, weight, activation, kind, over)
     if backend(q) is not torch_backend:
         q, k, weight, lead = _flat_heads(q, k, weight, torch.Size())
-        return Attend.apply(graph, q, k, weight, activation, kind, over).reshape(*lead, -1)
+        keep = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+        return Attend.apply(graph, q, k, weight, activation, kind, over, keep).reshape(*lead, -1)
     scores = activate(score(graph, q, k), activation)
     weight = weight.unsqueeze(-2) if weight is not None else None
     return normalise(graph, scores, weight, kind=kind, over=over).mean(-2)
@@ -147,7 +148,8 @@ def diffuse(
     _check_state(graph, x, q, "q")
     if backend(x) is not torch_backend:
         q, k, weight, lead = _flat_heads(q, k, weight, x.shape[:-2])
-        out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over)
+        keep = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+        out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over, keep)
         return out.reshape(*lead, *x.shape[-2:])
     values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
     return propagate(graph, values, x) - x

@@ -1,8 +1,9 @@
 """Attention and the nonlinear step in one piece, with their differentiation rules.
 
 Used where the backend has the kernels ``attend`` and ``attend_backward``. They keep the mean attention
-``(L, E)`` and the statistics of each group and head ``(L, n, h)``, never a field of E × heads. All tensors
-here have one leading dimension: q, k ``(L, h, n, d_k)``, x ``(L, n, d)``, weight ``(L, E)`` or None.
+``(L, E)`` and, for a gradient, the statistics of each group and head ``(L, n, h)``, never a field of
+E × heads. All tensors here have one leading dimension: q, k ``(L, h, n, d_k)``, x ``(L, n, d)``, weight
+``(L, E)`` or None.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class Attend(Function):
         activation: str,
         kind: str,
         over: str,
+        keep: bool,
     ) -> Tensor:
         kernels = backend(q)
-        values, total, peak = kernels.attend(graph, q, k, weight, activation, kind, over)
+        values, total, peak = kernels.attend(graph, q, k, weight, activation, kind, over, keep)
         ctx.graph, ctx.kernels, ctx.how = graph, kernels, (activation, kind, over)
         ctx.save_for_backward(q, k, weight, total, peak)
         return values
@@ -48,7 +50,7 @@ class Attend(Function):
             d_q, d_k = _gradients(values, (q, k), ctx.needs_input_grad[1:3], grad)
         else:
             d_q, d_k = ctx.kernels.attend_backward(ctx.graph, q, k, weight, total, peak, grad, *ctx.how)
-        return None, d_q, d_k, None, None, None, None
+        return None, d_q, d_k, None, None, None, None, None
 
 
 class Diffuse(Function):
@@ -69,9 +71,10 @@ class Diffuse(Function):
         activation: str,
         kind: str,
         over: str,
+        keep: bool,
     ) -> Tensor:
         kernels = backend(x)
-        values, total, peak = kernels.attend(graph, q, k, weight, activation, kind, over)
+        values, total, peak = kernels.attend(graph, q, k, weight, activation, kind, over, keep)
         ctx.graph, ctx.kernels, ctx.how = graph, kernels, (activation, kind, over)
         ctx.save_for_backward(q, k, x, weight, values, total, peak)
         return kernels.spmm(graph, values, x, minus=x)
@@ -90,7 +93,7 @@ class Diffuse(Function):
             if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
                 p = ctx.kernels.sddmm(ctx.graph, grad, x)
                 d_q, d_k = ctx.kernels.attend_backward(ctx.graph, q, k, weight, total, peak, p, *ctx.how)
-        return None, d_q, d_k, d_x, None, None, None, None
+        return None, d_q, d_k, d_x, None, None, None, None, None
 
 
 def _composed(

@@ -24,9 +24,9 @@ from .triton_edges import squareplus
 from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place, statistic
 from .triton_plan import Plan, plan
 
-TILE = 1024  # numbers of v that a program holds at once
+TILE = 512  # numbers of v that a program holds at once
 LONG_EDGES = 8  # edges of a long group taken together
-WARPS = 4
+WARPS = 2
 
 
 @triton.jit
@@ -102,54 +102,17 @@ def _write(out, ok, at, s, w, m, share, KIND: tl.constexpr):
     tl.store(out + at, tl.sum(phi * share[:, None, :], axis=2), mask=ok)
 
 
-@triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
-def _attend_kernel(
-    out,
-    total,
-    peak,
-    partial,
-    partial_peak,
-    u,
-    v,
-    weight,
-    node_of,
-    start_of,
-    length_of,
-    index,
-    edge,
-    out_member,
-    total_member,
-    partial_member,
-    u_member,
-    u_head,
-    u_row,
-    v_member,
-    v_head,
-    v_row,
-    weight_member,
-    first_item,
-    last_item,
-    num_split,
-    blocks,
-    H: tl.constexpr,
-    DK: tl.constexpr,
-    HEADS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    GROUPS: tl.constexpr,
-    EDGES: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SLOPE: tl.constexpr,
-    KIND: tl.constexpr,
-    HAS_WEIGHT: tl.constexpr,
-    PERMUTED: tl.constexpr,
-    KNOWN: tl.constexpr,
-    WIDE: tl.constexpr,
-    ACC: tl.constexpr,
-):
+@triton.jit
+def _attend(
+    block, first_item, last_item, out, total, peak, partial, partial_peak, u, v, weight, node_of, start_of,
+    length_of, index, edge, out_member, total_member, partial_member, u_member, u_head, u_row, v_member,
+    v_head, v_row, weight_member, num_split, member, H: tl.constexpr, DK: tl.constexpr, HEADS: tl.constexpr,
+    WIDTH: tl.constexpr, GROUPS: tl.constexpr, EDGES: tl.constexpr, ACTIVATION: tl.constexpr,
+    SLOPE: tl.constexpr, KIND: tl.constexpr, HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr,
+    KNOWN: tl.constexpr, KEEP: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Statistics of each group and, where the whole group is here or they are KNOWN, the mean attention."""
-    pid = tl.program_id(0)
-    member = (pid // blocks).to(tl.int64)
-    item = first_item + (pid % blocks) * GROUPS + tl.arange(0, GROUPS)
+    item = first_item + block * GROUPS + tl.arange(0, GROUPS)
     live = item < last_item
     node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
     start = tl.load(start_of + item, mask=live, other=0)
@@ -208,14 +171,17 @@ def _attend_kernel(
             m = tl.max(top, axis=1)
             m = tl.where(m == float("-inf"), 0.0, m)
             z = tl.sum(acc * tl.exp(top - m[:, None, :]), axis=1)
-            tl.store(peak + at_node, m, mask=whole[:, None] & h_ok)
-            # A segment whose weights are all 0 has no maximum to compare with the others'.
-            tl.store(partial_peak + at_slot, tl.where(z == 0, float("-inf"), m), mask=cut[:, None] & h_ok)
+            if KEEP:
+                tl.store(peak + at_node, m, mask=whole[:, None] & h_ok)
+                # A segment whose weights are all 0 has no maximum to compare with the others'.
+                least = tl.where(z == 0, float("-inf"), m)
+                tl.store(partial_peak + at_slot, least, mask=cut[:, None] & h_ok)
         else:
             m = tl.zeros([GROUPS, HEADS], ACC)
             z = tl.sum(acc, axis=1)
-        tl.store(total + at_node, z, mask=whole[:, None] & h_ok)
-        tl.store(partial + at_slot, z, mask=cut[:, None] & h_ok)
+        if KEEP:
+            tl.store(total + at_node, z, mask=whole[:, None] & h_ok)
+            tl.store(partial + at_slot, z, mask=cut[:, None] & h_ok)
         writes = whole
     share = tl.where(h_ok, 1.0 / (z * H), 0.0)
     out += member * out_member
@@ -235,46 +201,76 @@ def _attend_kernel(
             _write(out, ok, at, s, w, m, share, KIND)
 
 
-Tile = tuple[int, int, int, int]  # groups, edges of each, first item, last item
+@triton.jit(do_not_specialize=["num_split", "num_long", "num_items", "blocks"])
+def _attend_kernel(
+    out, total, peak, partial, partial_peak, u, v, weight, node_of, start_of, length_of, index, edge,
+    out_member, total_member, partial_member, u_member, u_head, u_row, v_member, v_head, v_row,
+    weight_member, num_split, num_long, num_items, blocks, H: tl.constexpr, DK: tl.constexpr,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr, LONG_GROUPS: tl.constexpr,
+    LONG_EDGES: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr, KIND: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, KNOWN: tl.constexpr, KEEP: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    block = pid % blocks
+    member = (pid // blocks).to(tl.int64)
+    long_blocks = (num_long + LONG_GROUPS - 1) // LONG_GROUPS
+    if block < long_blocks:
+        _attend(
+            block, 0, num_long, out, total, peak, partial, partial_peak, u, v, weight, node_of, start_of,
+            length_of, index, edge, out_member, total_member, partial_member, u_member, u_head, u_row,
+            v_member, v_head, v_row, weight_member, num_split, member, H, DK, HEADS, WIDTH, LONG_GROUPS,
+            LONG_EDGES, ACTIVATION, SLOPE, KIND, HAS_WEIGHT, PERMUTED, KNOWN, KEEP, WIDE, ACC,
+        )  # fmt: skip
+    else:
+        _attend(
+            block - long_blocks, num_long, num_items, out, total, peak, partial, partial_peak, u, v, weight,
+            node_of, start_of, length_of, index, edge, out_member, total_member, partial_member, u_member,
+            u_head, u_row, v_member, v_head, v_row, weight_member, num_split, member, H, DK, HEADS, WIDTH,
+            GROUPS, 1, ACTIVATION, SLOPE, KIND, HAS_WEIGHT, PERMUTED, KNOWN, KEEP, WIDE, ACC,
+        )  # fmt: skip
 
 
-def tiles_of(work: Plan, h: int, dk: int, numbers: int) -> tuple[Tile, Tile]:
-    """Of the long and of the short groups."""
-    taken = max(numbers // (triton.next_power_of_2(h) * triton.next_power_of_2(dk)), 1)
-    edges = min(LONG_EDGES, taken)
-    return (taken // edges, edges, 0, work.num_long), (taken, 1, work.num_long, work.num_items)
+def launch_groups(
+    kernel: Any, work: Plan, tile: int, warps: int, u: Tensor, v: Tensor, args: Sequence[Any],
+    known: bool = False, **meta: Any,
+) -> None:  # fmt: skip
+    """Run an attention kernel on all groups, or again on those that were cut, whose sums are then known.
 
-
-def launch_tile(
-    kernel: Any, work: Plan, tile: Tile, u: Tensor, v: Tensor, args: Sequence[Any], warps: int, **meta: Any
-) -> None:
-    """Run an attention kernel on a tile; u, v ``(L, h, n, d_k)`` are the own and the other vectors."""
-    groups, edges, first, last = tile
+    u, v ``(L, h, n, d_k)`` are the own and the other vectors; a program holds ``tile`` numbers of v.
+    """
     members, h, _, dk = u.shape
-    blocks = triton.cdiv(last - first, groups)
+    heads, width = triton.next_power_of_2(h), triton.next_power_of_2(dk)
+    taken = max(tile // (heads * width), 1)
+    edges = min(LONG_EDGES, taken)
+    num_long, num_items = (work.num_split, work.num_split) if known else (work.num_long, work.num_items)
+    blocks = triton.cdiv(num_long, taken // edges) + triton.cdiv(num_items - num_long, taken)
     launch(
-        kernel, blocks * members, u, *args, first, last, work.num_split, blocks, H=h, DK=dk,
-        HEADS=triton.next_power_of_2(h), WIDTH=triton.next_power_of_2(dk), GROUPS=groups, EDGES=edges,
-        SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None,
-        WIDE=is_wide(u, v), ACC=accumulator(u), num_warps=warps, **meta,
+        kernel, blocks * members, u, *args, work.num_split, num_long, num_items, blocks, H=h, DK=dk,
+        HEADS=heads, WIDTH=width, GROUPS=taken, LONG_GROUPS=taken // edges, LONG_EDGES=edges,
+        SLOPE=LEAKY_SLOPE, PERMUTED=work.edge is not None, KNOWN=known, WIDE=is_wide(u, v),
+        ACC=accumulator(u), num_warps=warps, **meta,
     )  # fmt: skip
 
 
 def attend(
-    graph: Graph, q: Tensor, k: Tensor, weight: Tensor | None, activation: str, kind: str, over: str
-) -> tuple[Tensor, Tensor, Tensor]:
+    graph: Graph, q: Tensor, k: Tensor, weight: Tensor | None, activation: str, kind: str, over: str,
+    keep: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Mean over the heads of ``w φ(s) / Σ w φ(s)``, ``s = act(⟨q_i, k_j⟩)``.
 
     q, k ``(L, h, n, d_k)`` with any strides but a contiguous last dimension, weight ``(L, E)`` →
-    attention ``(L, E)``, and the sums and the maxima (for softmax) of each group, ``(L, n, h)``.
+    attention ``(L, E)``, and the sums and the maxima (for softmax) of each group, ``(L, n, h)``, if they
+    are to be kept for a gradient.
     """
     u, v = (q, k) if over == "rows" else (k, q)
     u, v = rows_in_place(u), rows_in_place(v)
-    members, h, n, dk = u.shape
+    members, h, n, _ = u.shape
     work = plan(graph, over)
     dtype = statistic(u)
     out = torch.empty(members, graph.num_edges, dtype=dtype, device=u.device)
-    total = torch.empty(members, n, h, dtype=dtype, device=u.device)
+    keep = keep or work.num_cut > 0  # the pieces of a cut group meet there
+    total = torch.empty(members, n if keep else 0, h, dtype=dtype, device=u.device)
     peak = torch.empty_like(total) if kind == "softmax" else total
     partial = torch.empty(members, work.num_split, h, dtype=dtype, device=u.device)
     partial_peak = torch.empty_like(partial) if kind == "softmax" else partial
@@ -285,13 +281,15 @@ def attend(
         member_stride(total), member_stride(partial), member_stride(u), *u.stride()[1:3],
         member_stride(v), *v.stride()[1:3], member_stride(weights),
     )  # fmt: skip
-    how = {"ACTIVATION": activation, "KIND": kind, "HAS_WEIGHT": weight is not None}
-    tiles = tiles_of(work, h, dk, TILE)
-    for tile in tiles:
-        launch_tile(_attend_kernel, work, tile, u, v, args, WARPS, KNOWN=False, **how)
+    how: dict[str, Any] = {
+        "ACTIVATION": activation,
+        "KIND": kind,
+        "HAS_WEIGHT": weight is not None,
+        "KEEP": keep,
+    }
+    launch_groups(_attend_kernel, work, TILE, WARPS, u, v, args, **how)
     if work.num_cut:
         mode = "softmax" if kind == "softmax" else "sum"
         combine(work, total, partial, mode=mode, peaks=(peak, partial_peak))
-        tile = (*tiles[0][:2], 0, work.num_split)
-        launch_tile(_attend_kernel, work, tile, u, v, args, WARPS, KNOWN=True, **how)
+        launch_groups(_attend_kernel, work, TILE, WARPS, u, v, args, known=True, **how)
     return out, total, peak

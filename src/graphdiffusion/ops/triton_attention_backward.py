@@ -4,80 +4,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from ..graph import Graph
-from .triton_attention import activate, edges_of, launch_tile, tiles_of, vectors
+from .triton_attention import activate, edges_of, launch_groups, vectors
 from .triton_edges import squareplus, squareplus_slope
 from .triton_launch import combine, member_stride, rows_in_place
 from .triton_plan import plan
 
-TILE = 1024  # numbers of v that a program holds at once
-WARPS = 2
+TILE = 256  # numbers of v that a program holds at once
+WARPS = 1
 
 
-@triton.jit(do_not_specialize=["first_item", "last_item", "num_split", "blocks"])
-def _descend_kernel(
-    d_u,
-    partial_d_u,
-    flow,
-    partial_flow,
-    total,
-    peak,
-    u,
-    v,
-    weight,
-    p,
-    node_of,
-    start_of,
-    length_of,
-    index,
-    edge,
-    d_member,
-    d_row,
-    partial_d_member,
-    total_member,
-    partial_member,
-    u_member,
-    u_head,
-    u_row,
-    v_member,
-    v_head,
-    v_row,
-    weight_member,
-    p_member,
-    first_item,
-    last_item,
-    num_split,
-    blocks,
-    H: tl.constexpr,
-    DK: tl.constexpr,
-    HEADS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    GROUPS: tl.constexpr,
-    EDGES: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    SLOPE: tl.constexpr,
-    KIND: tl.constexpr,
-    HAS_WEIGHT: tl.constexpr,
-    PERMUTED: tl.constexpr,
-    GROUPED: tl.constexpr,
-    KNOWN: tl.constexpr,
-    WIDE: tl.constexpr,
-    ACC: tl.constexpr,
-):
+@triton.jit
+def _descend(
+    block, first_item, last_item, d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weight, p,
+    node_of, start_of, length_of, index, edge, d_member, d_row, partial_d_member, total_member,
+    partial_member, u_member, u_head, u_row, v_member, v_head, v_row, weight_member, p_member, num_split,
+    member, H: tl.constexpr, DK: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr,
+    GROUPS: tl.constexpr, EDGES: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
+    KIND: tl.constexpr, HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, GROUPED: tl.constexpr,
+    KNOWN: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     """Gradient of the own vectors.
 
     GROUPED: the normaliser sums over the edges of the own node. ``t = Σ a p/h`` is found in the same pass,
     unless it is KNOWN, and taken off at the end: ``Σ ds v = Σ (slope p/h) v - t Σ slope v``. Else it is
     read, with the statistics, at the other end.
     """
-    pid = tl.program_id(0)
-    member = (pid // blocks).to(tl.int64)
-    item = first_item + (pid % blocks) * GROUPS + tl.arange(0, GROUPS)
+    item = first_item + block * GROUPS + tl.arange(0, GROUPS)
     live = item < last_item
     node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
     start = tl.load(start_of + item, mask=live, other=0)
@@ -160,6 +120,38 @@ def _descend_kernel(
     tl.store(partial_d_u + at_slot, result, mask=(writes & cut)[:, None, None] & inside[None, :, :])
 
 
+@triton.jit(do_not_specialize=["num_split", "num_long", "num_items", "blocks"])
+def _descend_kernel(
+    d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weight, p, node_of, start_of, length_of, index,
+    edge, d_member, d_row, partial_d_member, total_member, partial_member, u_member, u_head, u_row,
+    v_member, v_head, v_row, weight_member, p_member, num_split, num_long, num_items, blocks,
+    H: tl.constexpr, DK: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
+    LONG_GROUPS: tl.constexpr, LONG_EDGES: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
+    KIND: tl.constexpr, HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, GROUPED: tl.constexpr,
+    KNOWN: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    block = pid % blocks
+    member = (pid // blocks).to(tl.int64)
+    long_blocks = (num_long + LONG_GROUPS - 1) // LONG_GROUPS
+    if block < long_blocks:
+        _descend(
+            block, 0, num_long, d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weight, p, node_of,
+            start_of, length_of, index, edge, d_member, d_row, partial_d_member, total_member,
+            partial_member, u_member, u_head, u_row, v_member, v_head, v_row, weight_member, p_member,
+            num_split, member, H, DK, HEADS, WIDTH, LONG_GROUPS, LONG_EDGES, ACTIVATION, SLOPE, KIND,
+            HAS_WEIGHT, PERMUTED, GROUPED, KNOWN, WIDE, ACC,
+        )  # fmt: skip
+    else:
+        _descend(
+            block - long_blocks, num_long, num_items, d_u, partial_d_u, flow, partial_flow, total, peak, u,
+            v, weight, p, node_of, start_of, length_of, index, edge, d_member, d_row, partial_d_member,
+            total_member, partial_member, u_member, u_head, u_row, v_member, v_head, v_row, weight_member,
+            p_member, num_split, member, H, DK, HEADS, WIDTH, GROUPS, 1, ACTIVATION, SLOPE, KIND,
+            HAS_WEIGHT, PERMUTED, GROUPED, KNOWN, WIDE, ACC,
+        )  # fmt: skip
+
+
 def attend_backward(
     graph: Graph,
     q: Tensor,
@@ -197,17 +189,14 @@ def attend_backward(
             member_stride(partial_flow), member_stride(u), *u.stride()[1:3], member_stride(v),
             *v.stride()[1:3], member_stride(weights), member_stride(p),
         )  # fmt: skip
-        how = {
+        how: dict[str, Any] = {
             "ACTIVATION": activation, "KIND": kind, "HAS_WEIGHT": weight is not None, "GROUPED": grouped,
         }  # fmt: skip
-        tiles = tiles_of(work, h, dk, TILE)
-        for tile in tiles:
-            launch_tile(_descend_kernel, work, tile, u, v, args, WARPS, KNOWN=False, **how)
+        launch_groups(_descend_kernel, work, TILE, WARPS, u, v, args, **how)
         if work.num_cut:
             if grouped:
                 combine(work, flow, partial_flow)
-                tile = (*tiles[0][:2], 0, work.num_split)
-                launch_tile(_descend_kernel, work, tile, u, v, args, WARPS, KNOWN=True, **how)
+                launch_groups(_descend_kernel, work, TILE, WARPS, u, v, args, known=True, **how)
             combine(work, d_u, partial_d_u)
     d_q, d_k = (d.view(members, n, h, dk).transpose(1, 2) for d in (d_q, d_k))
     return d_q, d_k

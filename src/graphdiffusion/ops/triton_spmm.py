@@ -174,7 +174,6 @@ def _spmm_kernel(
     z_member,
     z_row,
     blocks,
-    tiles,
     num_split,
     num_long,
     num_items,
@@ -189,6 +188,7 @@ def _spmm_kernel(
 ):
     # Programs of one tile of one member stand side by side: what they read together stays in cache.
     pid = tl.program_id(0)
+    tiles: tl.constexpr = (D + WIDTH - 1) // WIDTH
     block = pid % blocks
     tile = (pid // blocks) % tiles
     member = (pid // blocks // tiles).to(tl.int64)
@@ -275,13 +275,12 @@ def spmm(
     out = torch.empty(members, graph.rows, d, dtype=x.dtype, device=x.device)
     partial = torch.empty(members, work.num_split, d, dtype=statistic(x), device=x.device)
     long_rows = max(how.rows // how.edges, 1)
-    tiles = triton.cdiv(d, how.width)
     blocks = triton.cdiv(work.num_long, long_rows) + triton.cdiv(work.num_items - work.num_long, how.rows)
     launch(
-        _spmm_kernel, blocks * tiles * members, x, out, partial, values, x,
+        _spmm_kernel, blocks * triton.cdiv(d, how.width) * members, x, out, partial, values, x,
         x if coefficient is None else coefficient, z, *work.tensors[:4], member_stride(out),
         member_stride(partial), member_stride(values), member_stride(x), x.stride(1), member_stride(z),
-        z.stride(1), blocks, tiles, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,
+        z.stride(1), blocks, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,
         ROWS=how.rows, LONG_ROWS=long_rows, EDGES=how.edges,
         ADD=mode, WIDE=is_wide(x), ACC=accumulator(x), num_warps=how.warps,
     )  # fmt: skip
