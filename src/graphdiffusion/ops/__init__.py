@@ -18,7 +18,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
 from . import torch_backend
 from .backends import backend, use_backend
-from .functions import Combine, GroupSum, Normalise, Propagate, Score, Spread, flat
+from .functions import Combine, GroupSum, Normalise, Propagate, Score, Spread, broadcast, flat
 from .fused import Attend, Diffuse
 from .torch_backend import activate
 
@@ -51,7 +51,7 @@ def propagate(graph: Graph, values: Tensor, x: Tensor, *, transpose: bool = Fals
     """
     _check_edge_field(graph, values, "values")
     _check_state(graph, x, values, "values")
-    lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2])
+    lead = broadcast(values.shape[:-1], x.shape[:-2])
     out = Propagate.apply(graph, flat(values, lead, 1), flat(x, lead, 2), transpose)
     return out.reshape(*lead, *x.shape[-2:])
 
@@ -71,7 +71,7 @@ def score(graph: Graph, q: Tensor, k: Tensor) -> Tensor:
     _check_same(q, "q", k, "k")
     if q.shape[-1] != k.shape[-1]:
         raise ShapeError(f"q and k must have the same width, got {q.shape[-1]} and {k.shape[-1]}.")
-    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    lead = broadcast(q.shape[:-2], k.shape[:-2])
     return Score.apply(graph, flat(q, lead, 2), flat(k, lead, 2)).reshape(*lead, -1)
 
 
@@ -100,7 +100,7 @@ def normalise(
     lead = scores.shape[:-1]
     if weight is not None:
         _check_edge_field(graph, weight, "weight")
-        lead = torch.broadcast_shapes(lead, weight.shape[:-1])
+        lead = broadcast(lead, weight.shape[:-1])
         weight = flat(weight.detach().to(scores.dtype), lead, 1)
     return Normalise.apply(graph, flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
 
@@ -166,7 +166,7 @@ def combine(
         start: The x to which they are added, or ``None`` for 0.
     """
     fields = states if start is None else (*states, start)
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in fields), *(c.shape[:-2] for c in coefficients))
+    lead = broadcast(*(x.shape[:-2] for x in fields), *(c.shape[:-2] for c in coefficients))
     c = torch.stack([v.to(states[0].dtype).expand(*lead, 1, 1).reshape(-1) for v in coefficients])
     start = None if start is None else flat(start, lead, 2)
     out = Combine.apply(c, start, *(flat(x, lead, 2) for x in states))
@@ -194,8 +194,8 @@ def _flat_heads(
     q: Tensor, k: Tensor, weight: Tensor | None, lead: torch.Size
 ) -> tuple[Tensor, Tensor, Tensor | None, torch.Size]:
     """Broadcast and flatten what leads the heads; a view where it can be, whatever the strides."""
-    heads = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
-    lead = torch.broadcast_shapes(heads[:-1], lead, weight.shape[:-1] if weight is not None else ())
+    heads = broadcast(q.shape[:-2], k.shape[:-2])
+    lead = broadcast(heads[:-1], lead, weight.shape[:-1] if weight is not None else heads[:-1])
     q, k = q.expand(*heads, *q.shape[-2:]), k.expand(*heads, *k.shape[-2:])
     if weight is not None:
         weight = flat(weight.detach().to(q.dtype), lead, 1)

@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 from ..graph import Pattern
 from . import torch_backend
 from .backends import backend
-from .functions import Propagate, flat
+from .functions import Propagate, broadcast, flat
 
 Map = tuple[Tensor, Tensor | None]  # weight (..., o, i) and bias (..., o)
 
@@ -30,7 +30,7 @@ def affines(x: Tensor, maps: Sequence[Map]) -> list[Tensor]:
     left to torch: a module outside a CUDA graph waits for launches, of which torch's product has fewest.
     """
     if _has_kernels(x, maps):
-        lead = torch.broadcast_shapes(x.shape[:-2], *(w.shape[:-2] for w, _ in maps))
+        lead = broadcast(x.shape[:-2], *(w.shape[:-2] for w, _ in maps))
         both = [t for w, b in maps for t in (flat(w, lead, 2), None if b is None else flat(b, lead, 1))]
         out = Affines.apply(flat(x, lead, 2), *both)
         return [y.reshape(*lead, *y.shape[-2:]) for y in out]
@@ -105,7 +105,7 @@ def _together(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 def sparse_product(pattern: Pattern, values: Tensor, weight: Tensor) -> Tensor:
     """``S Wᵀ`` for a sparse S: values ``(..., nnz)``, weight ``(..., o, i)`` → ``(..., n, o)``."""
-    lead = torch.broadcast_shapes(values.shape[:-1], weight.shape[:-2])
+    lead = broadcast(values.shape[:-1], weight.shape[:-2])
     columns = weight.mT.expand(*lead, *weight.mT.shape[-2:]).flatten(0, -3) if lead else weight.mT[None]
     return Propagate.apply(pattern, flat(values, lead, 1), columns, False).reshape(*lead, pattern.rows, -1)
 

@@ -29,6 +29,12 @@ def turned(graph: Pattern, values: Tensor) -> tuple[Pattern, Tensor]:
     return graph.transposed, values.index_select(1, graph.perm)
 
 
+def broadcast(*shapes: torch.Size) -> torch.Size:
+    """``torch.broadcast_shapes``, which takes longer than a small product, where the shapes differ."""
+    first = shapes[0]
+    return first if all(shape == first for shape in shapes) else torch.broadcast_shapes(*shapes)
+
+
 class Propagate(Function):
     @staticmethod
     def forward(ctx: Any, graph: Pattern, values: Tensor, x: Tensor, transpose: bool) -> Tensor:

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .triton_launch import launch, member_stride, rows_in_place
+from .triton_launch import launch, member_stride, pieces, power_of_2, rows_in_place
 
 BLOCK = 1024
 TILE = 64  # widest tile of columns
@@ -46,7 +46,7 @@ def _split(w: Tensor) -> tuple[Tensor, Tensor]:
     high = torch.empty(w.shape, dtype=w.dtype, device=w.device)
     low = torch.empty_like(high)
     size = w[0].numel()
-    blocks = triton.cdiv(size, BLOCK)
+    blocks = pieces(size, BLOCK)
     launch(
         _split_kernel, blocks * len(w), w, high, low, w, size, w.shape[2], member_stride(w),
         *w.stride()[1:], blocks, BLOCK=BLOCK, num_warps=4,
@@ -60,10 +60,10 @@ def _columns(width: int) -> tuple[int, int, int]:
     Tiles are powers of two. 80 columns are 64 and 16 in one program, not two tiles of 64.
     """
     if width <= TILE:
-        return max(triton.next_power_of_2(width), 16), 0, 1
+        return max(power_of_2(width), 16), 0, 1
     if width < 2 * TILE:
-        return TILE, max(triton.next_power_of_2(width - TILE), 16), 1
-    return TILE, 0, triton.cdiv(width, TILE)
+        return TILE, max(power_of_2(width - TILE), 16), 1
+    return TILE, 0, pieces(width, TILE)
 
 
 @triton.jit
@@ -125,7 +125,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     (members, n, width), cols = x.shape, weight.shape[1]
     tile, more, tiles = _columns(cols)
     out = torch.empty(members, n, cols, dtype=x.dtype, device=x.device)
-    blocks = triton.cdiv(n, NODES)
+    blocks = pieces(n, NODES)
     launch(
         _affine_kernel, members * blocks * tiles, x, out, out if bias is None else bias.contiguous(), x,
         *_split(weight), n, blocks, member_stride(x), x.stride(1), K=width, N=cols, BIAS=bias is not None,
@@ -179,13 +179,13 @@ def weight_gradient(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """``gᵀ x`` and ``Σ_n g``: g ``(L, n, o)``, x ``(L, n, i)`` → ``(L, o, i)`` and ``(L, o)``."""
     grad, x = rows_in_place(grad), rows_in_place(x)
     (members, n, o), i = grad.shape, x.shape[-1]
-    chunks = max(triton.cdiv(n, CHUNK), 1)
+    chunks = max(pieces(n, CHUNK), 1)
     d_w = torch.empty(members, chunks, o, i, dtype=x.dtype, device=x.device)
     d_b = torch.empty(members, chunks, o, dtype=x.dtype, device=x.device)
-    rows = min(max(triton.next_power_of_2(o), 16), 128)
+    rows = min(max(power_of_2(o), 16), 128)
     tile, more, tiles = _columns(i)
     launch(
-        _weight_gradient_kernel, members * chunks * triton.cdiv(o, rows) * tiles, x, d_w, d_b, grad, x, n,
+        _weight_gradient_kernel, members * chunks * pieces(o, rows) * tiles, x, d_w, d_b, grad, x, n,
         chunks, member_stride(grad), grad.stride(1), member_stride(x), x.stride(1), OUT=o, IN=i,
         CHUNK=CHUNK, BO=rows, BI=tile, MORE=more, TILES=tiles, BK=32, num_warps=4, num_stages=3,
     )  # fmt: skip

@@ -21,7 +21,17 @@ from torch import Tensor
 from ..graph import Graph
 from .torch_backend import LEAKY_SLOPE
 from .triton_edges import squareplus
-from .triton_launch import accumulator, combine, is_wide, launch, member_stride, rows_in_place, statistic
+from .triton_launch import (
+    accumulator,
+    combine,
+    is_wide,
+    launch,
+    member_stride,
+    pieces,
+    power_of_2,
+    rows_in_place,
+    statistic,
+)
 from .triton_plan import Plan, plan
 
 TILE = 512  # numbers of v that a program holds at once
@@ -240,11 +250,11 @@ def launch_groups(
     u, v ``(L, h, n, d_k)`` are the own and the other vectors; a program holds ``tile`` numbers of v.
     """
     members, h, _, dk = u.shape
-    heads, width = triton.next_power_of_2(h), triton.next_power_of_2(dk)
+    heads, width = power_of_2(h), power_of_2(dk)
     taken = max(tile // (heads * width), 1)
     edges = min(LONG_EDGES, taken)
     num_long, num_items = (work.num_split, work.num_split) if known else (work.num_long, work.num_items)
-    blocks = triton.cdiv(num_long, taken // edges) + triton.cdiv(num_items - num_long, taken)
+    blocks = pieces(num_long, taken // edges) + pieces(num_items - num_long, taken)
     launch(
         kernel, blocks * members, u, *args, work.num_split, num_long, num_items, blocks, H=h, DK=dk,
         HEADS=heads, WIDTH=width, GROUPS=taken, LONG_GROUPS=taken // edges, LONG_EDGES=edges,

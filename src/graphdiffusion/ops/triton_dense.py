@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .triton_launch import accumulator, launch
+from .triton_launch import accumulator, launch, pieces
 
 BLOCK, WARPS = 2048, 4
 MOST = 8  # states that one kernel adds up
@@ -54,7 +54,7 @@ def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) ->
     first = states[0]
     out = torch.empty_like(first)
     size = first[0].numel()
-    blocks = triton.cdiv(size, BLOCK)
+    blocks = pieces(size, BLOCK)
     launch(
         _combine_states_kernel, blocks * len(first), first, out, c.contiguous(),
         first if start is None else start.contiguous(), *_padded(states), len(first), size, blocks,
@@ -107,7 +107,7 @@ def combine_backward(
     if not wants_c and not any(wanted):
         return None, found
     size = grad[0].numel()
-    blocks = triton.cdiv(size, BLOCK)
+    blocks = pieces(size, BLOCK)
     parts = torch.empty(len(states), len(grad), blocks if wants_c else 0, dtype=c.dtype, device=c.device)
     launch(
         _combine_backward_kernel, blocks * len(grad), grad, parts, c.contiguous(), grad,
@@ -154,7 +154,7 @@ def _dropout_kernel(out, key, rate, size, blocks, BLOCK: tl.constexpr):
 def dropout(key: Tensor, rate: Tensor, size: int) -> Tensor:
     """The factors of :func:`graphdiffusion.ops.noise.dropout_scale`: key, rate ``(L,)`` → ``(L, size)``."""
     out = torch.empty(len(key), size, dtype=rate.dtype, device=key.device)
-    blocks = triton.cdiv(size, BLOCK)
+    blocks = pieces(size, BLOCK)
     launch(_dropout_kernel, blocks * len(key), out, out, key.contiguous(), rate.contiguous(), size, blocks,
            BLOCK=BLOCK, num_warps=WARPS)  # fmt: skip
     return out

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..graph import Graph
-from .triton_launch import accumulator, combine, launch, member_stride, rows_in_place
+from .triton_launch import accumulator, combine, launch, member_stride, pieces, rows_in_place
 from .triton_plan import Plan, plan
 
 SHORT_TILE = (64, 8)  # (groups, edges of each) taken together
@@ -122,7 +122,7 @@ def _reduce(
     peak = torch.empty_like(total) if mode == "softmax" else total
     partial_peak = torch.empty_like(partial) if mode == "softmax" else partial
     for (groups, edges), first, last in _halves(work):
-        blocks = triton.cdiv(last - first, groups)
+        blocks = pieces(last - first, groups)
         launch(
             _reduce_kernel,
             blocks * members,
@@ -192,7 +192,7 @@ def spread(graph: Graph, nodes: Tensor, over: str) -> Tensor:
     members = nodes.shape[0]
     nodes = rows_in_place(nodes)
     out = nodes.new_empty(members, graph.num_edges)
-    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    blocks = pieces(graph.num_edges, EDGE_BLOCK)
     launch(
         _spread_kernel,
         blocks * members,
@@ -247,7 +247,7 @@ def normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, ov
     total, peak = _reduce(graph, scores, weight, kind, over)
     weights = scores if weight is None else rows_in_place(weight)
     out = torch.empty(scores.shape, dtype=scores.dtype, device=scores.device)
-    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    blocks = pieces(graph.num_edges, EDGE_BLOCK)
     launch(
         _normalise_kernel,
         blocks * scores.shape[0],
@@ -311,7 +311,7 @@ def normalise_backward(
     grad, values, scores = rows_in_place(grad), rows_in_place(values), rows_in_place(scores)
     flow, _ = _reduce(graph, values, grad, "sum", over)
     out = torch.empty(scores.shape, dtype=scores.dtype, device=scores.device)
-    blocks = triton.cdiv(graph.num_edges, EDGE_BLOCK)
+    blocks = pieces(graph.num_edges, EDGE_BLOCK)
     launch(
         _normalise_backward_kernel,
         blocks * scores.shape[0],

@@ -10,7 +10,16 @@ import triton.language as tl
 from torch import Tensor
 
 from ..graph import Pattern
-from .triton_launch import accumulator, is_wide, launch, member_stride, rows_in_place, statistic, tile_width
+from .triton_launch import (
+    accumulator,
+    is_wide,
+    launch,
+    member_stride,
+    pieces,
+    rows_in_place,
+    statistic,
+    tile_width,
+)
 
 EDGES, WIDTH, WARPS = 64, 32, 4  # edges of a program, widest tile of their vectors
 
@@ -68,7 +77,7 @@ def sddmm(graph: Pattern, q: Tensor, k: Tensor, out: Tensor | None = None) -> Te
     accumulate = out is not None
     if out is None:
         out = torch.empty(members, graph.num_edges, dtype=statistic(q), device=q.device)
-    blocks = triton.cdiv(graph.num_edges, EDGES)
+    blocks = pieces(graph.num_edges, EDGES)
     launch(
         _sddmm_kernel,
         blocks * members,

@@ -18,6 +18,8 @@ from .triton_launch import (
     is_wide,
     launch,
     member_stride,
+    pieces,
+    power_of_2,
     rows_in_place,
     statistic,
 )
@@ -42,7 +44,7 @@ def spmm_tiling(d: int) -> SpmmTiling:
     """
     if d % 128 == 0:
         return SpmmTiling(128, rows=4, edges=4)
-    width = min(triton.next_power_of_2(d), 32)
+    width = min(power_of_2(d), 32)
     return SpmmTiling(width, rows=1024 // width)
 
 
@@ -275,9 +277,9 @@ def spmm(
     out = torch.empty(members, graph.rows, d, dtype=x.dtype, device=x.device)
     partial = torch.empty(members, work.num_split, d, dtype=statistic(x), device=x.device)
     long_rows = max(how.rows // how.edges, 1)
-    blocks = triton.cdiv(work.num_long, long_rows) + triton.cdiv(work.num_items - work.num_long, how.rows)
+    blocks = pieces(work.num_long, long_rows) + pieces(work.num_items - work.num_long, how.rows)
     launch(
-        _spmm_kernel, blocks * triton.cdiv(d, how.width) * members, x, out, partial, values, x,
+        _spmm_kernel, blocks * pieces(d, how.width) * members, x, out, partial, values, x,
         x if coefficient is None else coefficient, z, *work.tensors[:4], member_stride(out),
         member_stride(partial), member_stride(values), member_stride(x), x.stride(1), member_stride(z),
         z.stride(1), blocks, work.num_split, work.num_long, work.num_items, D=d, WIDTH=how.width,

@@ -183,7 +183,9 @@ def _check_state(dynamics: Any, x0: Tensor, check: bool) -> None:
         )
     if check and not bool(torch.isfinite(x0).all()):
         where = (~torch.isfinite(x0)).nonzero()[0].tolist()
-        raise NonFiniteError(f"x0 holds {float(x0[tuple(where)])} at {where}: clean the input features.")
+        raise NonFiniteError(
+            f"x0 holds {float(x0.detach()[tuple(where)])} at {where}: clean the input features."
+        )
 
 
 def _flow(dynamics: Any) -> Flow:
