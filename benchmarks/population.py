@@ -60,7 +60,7 @@ def measure(config: Config, members: int, epochs: int, device: torch.device) -> 
         "peak_gb": torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else float("nan"),
         "val": 100 * float(val.mean()),
         "test": 100 * float(test.mean()),
-        "test_std": 100 * float(test.std()),
+        "test_std": 100 * float(test.std()) if members > 1 else 0.0,
     }
 
 
