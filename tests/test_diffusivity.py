@@ -31,11 +31,11 @@ from graphdiffusion.diffusivity import (
     Diffusivity,
     Pearson,
     ScaledDotProduct,
-    TimeVarying,
 )
 from graphdiffusion.errors import ArgumentError
 from graphdiffusion.graph import Graph
 from graphdiffusion.timebasis import legendre
+from graphdiffusion.timevarying import TimeVarying
 
 KINDS, OVER = ("softmax", "squareplus"), ("rows", "columns")
 

@@ -8,10 +8,11 @@ from conftest import D, make_diffusivity, make_equation, make_graph, normal, sca
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from graphdiffusion.diffusivity import ConstantLaplacian, TimeVarying
+from graphdiffusion.diffusivity import ConstantLaplacian
 from graphdiffusion.dynamics import Coefficient, Diffusion, Source
 from graphdiffusion.errors import ArgumentError
 from graphdiffusion.graph import Graph
+from graphdiffusion.timevarying import TimeVarying
 
 
 @pytest.mark.parametrize("linear", [True, False])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.func import functional_call, stack_module_state
 
-from graphdiffusion.diffusivity import ScaledDotProduct, TimeVarying
+from graphdiffusion.diffusivity import ScaledDotProduct
 from graphdiffusion.dynamics import Coefficient, Diffusion, Source
 from graphdiffusion.errors import TooManyEvaluations
 from graphdiffusion.graph import Graph
@@ -34,6 +34,7 @@ from graphdiffusion.solvers import (
 )
 from graphdiffusion.solvers.linear_solve import solve
 from graphdiffusion.solvers.solution import Stats
+from graphdiffusion.timevarying import TimeVarying
 
 SOLVERS: dict[str, Any] = {
     "euler": Euler(0.2),

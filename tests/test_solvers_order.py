@@ -13,7 +13,6 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 from torchdiffeq import odeint
 
-from graphdiffusion.diffusivity import TimeVarying
 from graphdiffusion.dynamics import Coefficient, Diffusion, Flow, Source
 from graphdiffusion.solvers import (
     RK4,
@@ -30,6 +29,7 @@ from graphdiffusion.solvers import (
     integrate,
     tableaux,
 )
+from graphdiffusion.timevarying import TimeVarying
 
 FIXED: dict[str, Callable[[float], Any]] = {
     "euler": Euler,

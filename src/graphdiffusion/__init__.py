@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         SemiImplicitEuler,
         integrate,
     )
+    from .timevarying import TimeVarying
     from .training import Config, load_run
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Rewire",
     "ScaledDotProduct",
     "SemiImplicitEuler",
+    "TimeVarying",
     "__version__",
     "integrate",
     "knn_graph",
@@ -100,6 +102,7 @@ _HOMES = {
         "RK4", "AdamsBashforth4", "AdamsMoulton4", "Adjoint", "BogackiShampine", "DormandPrince", "Euler",
         "Exponential", "Heun", "HeunEuler", "Midpoint", "SemiImplicitEuler", "integrate",
     ),
+    "timevarying": ("TimeVarying",),
     "training": ("Config", "load_run"),
 }  # fmt: skip
 
