@@ -76,13 +76,13 @@ def sweep(bench: Bench, work: Workload) -> None:
     def attend_backward() -> object:
         return triton_backend.attend_backward(g, q, k, None, total, peak, attention, *how)
 
-    held = [(512, 1), (1024, 1), (1024, 2), (2048, 2), (1024, 4), (2048, 4), (4096, 4), (4096, 8)]
+    held = [(256, 1), (512, 1), (512, 2), (1024, 2), (2048, 2), (1024, 4), (2048, 4), (4096, 8)]
     for tile, warps in held[:1] if bench.smoke else held:
         for module, run in ((forward_pass, attend), (backward_pass, attend_backward)):
-            before = module.TILE, forward_pass.WARPS  # the two passes have their warps in common
-            module.TILE, forward_pass.WARPS = tile, warps
+            before = module.TILE, module.WARPS
+            module.TILE, module.WARPS = tile, warps
             bench.measure("sweep", f"{work.name}: {run.__name__} tile {tile} {warps} warps", run, **quick)
-            module.TILE, forward_pass.WARPS = before
+            module.TILE, module.WARPS = before
     for short, chunk in () if bench.smoke else ((16, 512), (64, 512), (32, 256), (32, 1024)):
         usual = triton_plan.SHORT, triton_plan.CHUNK
         triton_plan.SHORT, triton_plan.CHUNK = short, chunk

@@ -358,6 +358,57 @@ else:
         close(values, ops.attention(graph, q, k, kind=kind))
         assert total.numel() == 0
 
+    @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    def test_statistics_are_kept_for_a_gradient_alone(
+        over: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = []
+        attend = triton_backend.attend
+
+        def spy(*args: object) -> object:
+            asked.append(args[-1])
+            return attend(*args)
+
+        monkeypatch.setattr(triton_backend, "attend", spy)
+        graph = graph_with_hubs()  # where groups are cut, they meet in the statistics all the same
+        q, k = (nodes_with_heads(graph, 1, 2, 3, seed) for seed in (1, 2))
+        x = draw(1, graph.num_nodes, 2, seed=3)
+        how = {"kind": kind, "over": over}
+        with torch.no_grad():
+            exact = ops.diffuse(graph, q, k, x, **how), ops.attention(graph, q, k, **how)
+            with ops.use_backend("triton"):
+                found = ops.diffuse(graph, q, k, x, **how), ops.attention(graph, q, k, **how)
+        for ours, theirs in zip(found, exact, strict=True):
+            close(ours, theirs)
+        with ops.use_backend("triton"):
+            ops.diffuse(graph, q, k, x)
+            ops.attention(graph, q.detach(), k.detach())
+        assert asked == [False, False, True, False]
+
+    @pytest.mark.parametrize("over", ["rows", "columns"])
+    def test_gradient_of_saturated_scores_in_single_precision(over: str) -> None:
+        """One edge of a group has all the weight: large terms must not be left to cancel."""
+        graph = graph_with_hubs()
+        q, k = (2 * nodes_with_heads(graph, 1, 1, 4, seed).detach() for seed in (1, 2))
+        grad = draw(1, graph.num_edges, seed=3)
+        found = []
+        for name, dtype in (("triton", torch.float32), ("torch", torch.float64)):
+            both = [t.to(dtype).requires_grad_() for t in (q, k)]
+            with ops.use_backend(name):
+                values = ops.attention(graph, *both, activation="exp", over=over)
+                found.append(torch.autograd.grad(values, both, grad.to(dtype)))
+        for ours, theirs in zip(*found, strict=True):
+            close(ours, theirs, 1e-4)
+
+    def test_one_matrix_for_all_stays_one_when_it_is_transposed() -> None:
+        graph = graph_with_hubs()
+        pattern, entries = turned(graph, draw(1, graph.num_edges).expand(3, -1))
+        assert entries.stride(0) == 0
+        x = draw(3, graph.num_nodes, 2)
+        exact = ops.propagate(graph, draw(1, graph.num_edges), x, transpose=True)
+        close(triton_backend.spmm(pattern, entries, x), exact)
+
     def test_queries_keys_and_step_together() -> None:
         """Their gradients lie side by side, and are taken by the linear map as one."""
         graph = graph_with_hubs()

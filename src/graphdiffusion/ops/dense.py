@@ -26,6 +26,8 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def affines(x: Tensor, maps: Sequence[Map]) -> list[Tensor]:
     """Several linear maps of one x, with fewer passes over the nodes than one after the other.
 
+    The results may be views of one tensor: do not change them in place.
+
     A member alone, with weights ``(1, o, i)``, gets the kernel of a population. Plain ones ``(o, i)`` are
     left to torch: a module outside a CUDA graph waits for launches, of which torch's product has fewest.
     """

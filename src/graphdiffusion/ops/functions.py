@@ -26,6 +26,8 @@ def flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
 
 def turned(graph: Pattern, values: Tensor) -> tuple[Pattern, Tensor]:
     """Pattern and entries ``(L, E)`` of the transposed matrix, sorted by its rows."""
+    if values.stride(0) == 0:  # one matrix for all
+        return graph.transposed, values[:1].index_select(1, graph.perm).expand_as(values)
     return graph.transposed, values.index_select(1, graph.perm)
 
 

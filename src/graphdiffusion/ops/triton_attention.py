@@ -2,8 +2,9 @@ r"""The attention of all heads and its gradient in Triton, without a field of E 
 
 Both sides of an edge look alike: :math:`s = \langle q_i, k_j\rangle`. A kernel here walks the edges of its
 *own* nodes, with vectors u, and reads the vectors v of the *other* end: (u, v) is (q, k) over rows and
-(k, q) over columns. Scores are computed again wherever they are needed; what is kept is, for each head,
-the maximum and the sum of each group of the normaliser.
+(k, q) over columns. Scores are computed again wherever they are needed, but for the first of a group, which
+stay in registers. For the gradient are kept, for each head, the maximum and the sum of each group of the
+normaliser.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -147,7 +148,7 @@ def _attend(
             m = tl.zeros([GROUPS, HEADS], ACC)
         writes = live
     else:
-        # the scores of four edges stay in registers: most groups have no more
+        # the scores of four edges, or lots of edges, stay in registers: most groups have no more
         ok0, at0, s0, w0 = _scored(
             0, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
             EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,

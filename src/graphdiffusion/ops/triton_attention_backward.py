@@ -22,6 +22,16 @@ WARPS = 1
 
 
 @triton.jit
+def _share(s, m, z, at, ok, weight, KIND: tl.constexpr, HAS_WEIGHT: tl.constexpr, ACC: tl.constexpr):
+    """``w φ(s) / Σ w φ(s)`` of each head, 0 where there is no edge."""
+    a = tl.exp(s - m) / z if KIND == "softmax" else squareplus(s) / z
+    if HAS_WEIGHT:
+        w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
+        a = tl.where(w == 0, 0.0, w * a)
+    return tl.where(ok[:, :, None], a, 0.0)
+
+
+@triton.jit
 def _descend(
     block, first_item, last_item, d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weight, p,
     node_of, start_of, length_of, index, edge, d_member, d_row, partial_d_member, total_member,
@@ -33,9 +43,10 @@ def _descend(
 ):  # fmt: skip
     """Gradient of the own vectors.
 
-    GROUPED: the normaliser sums over the edges of the own node. ``t = Σ a p/h`` is found in the same pass,
-    unless it is KNOWN, and taken off at the end: ``Σ ds v = Σ (slope p/h) v - t Σ slope v``. Else it is
-    read, with the statistics, at the other end.
+    GROUPED: the normaliser sums over the edges of the own node. Unless it is KNOWN, ``t = Σ a p/h`` is
+    found on the way and taken off at the end: ``Σ ds v = Σ (slope p/h) v - t Σ slope v``. The slope of exp
+    knows no bound, and the difference of these sums would be noise: there t is found first. If not GROUPED,
+    t is read, with the statistics, at the other end.
     """
     item = first_item + block * GROUPS + tl.arange(0, GROUPS)
     live = item < last_item
@@ -63,8 +74,20 @@ def _descend(
         m = tl.zeros([GROUPS, 1, HEADS], ACC)
         if KIND == "softmax":
             m = tl.load(peak + at_own, mask=own_ok, other=0.0)[:, None, :]
+        t = tl.zeros([GROUPS, HEADS], ACC)
         sums = tl.zeros([GROUPS, EDGES, HEADS], ACC)
         base = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
+        if KNOWN:
+            t = tl.load(flow + at_own, mask=own_ok, other=0.0)
+        elif ACTIVATION == "exp":
+            for first in range(0, longest, EDGES):
+                ok, at, _, _, raw = edges_of(
+                    first, own, v, start, length, live, index, edge, head, c,
+                    v_head, v_row, H, DK, EDGES, PERMUTED, WIDE, ACC,
+                )  # fmt: skip
+                a = _share(tl.exp(raw), m, z, at, ok, weight, KIND, HAS_WEIGHT, ACC)
+                sums += a * tl.load(p + at, mask=ok, other=0.0)[:, :, None] / H
+            t = tl.sum(sums, axis=1)
     acc = tl.zeros([GROUPS, EDGES, HEADS, WIDTH], ACC)
     for first in range(0, longest, EDGES):
         ok, at, j, v_j, raw = edges_of(
@@ -81,11 +104,7 @@ def _descend(
             m_e = tl.zeros([GROUPS, EDGES, HEADS], ACC)
             if KIND == "softmax":
                 m_e = tl.load(peak + at_other, mask=other_ok, other=0.0)
-        a = tl.exp(s - m_e) / z_e if KIND == "softmax" else squareplus(s) / z_e
-        if HAS_WEIGHT:
-            w = tl.load(weight + at, mask=ok, other=0.0).to(ACC)[:, :, None]
-            a = tl.where(w == 0, 0.0, w * a)
-        a = tl.where(ok[:, :, None], a, 0.0)
+        a = _share(s, m_e, z_e, at, ok, weight, KIND, HAS_WEIGHT, ACC)
         slope = a  # of the mean attention in the raw score, but for (p - Σ a p) / h
         if KIND == "squareplus":
             slope = slope * squareplus_slope(s)
@@ -94,24 +113,24 @@ def _descend(
         elif ACTIVATION == "exp":
             slope = slope * s
         p_e = tl.load(p + at, mask=ok, other=0.0)[:, :, None] / H
-        if GROUPED:
+        if not GROUPED:
+            p_e -= tl.load(flow + at_other, mask=other_ok, other=0.0)
+        elif KNOWN or ACTIVATION == "exp":
+            p_e -= t[:, None, :]
+        else:
             sums += a * p_e
             base += slope[:, :, :, None] * v_j
-        else:
-            p_e -= tl.load(flow + at_other, mask=other_ok, other=0.0)
         acc += (slope * p_e)[:, :, :, None] * v_j
     result = tl.sum(acc, axis=1)
     writes = live
-    if GROUPED:
-        if KNOWN:
-            t = tl.load(flow + at_own, mask=own_ok, other=0.0)
-        else:
+    if GROUPED and not KNOWN:
+        if ACTIVATION != "exp":
             t = tl.sum(sums, axis=1)
-            tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
-            at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
-            tl.store(partial_flow + at_slot, t, mask=cut[:, None] & h_ok[None, :])
-            writes = whole
-        result -= t[:, :, None] * tl.sum(base, axis=1)
+            result -= t[:, :, None] * tl.sum(base, axis=1)
+        tl.store(flow + at_own, t, mask=whole[:, None] & h_ok[None, :])
+        at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
+        tl.store(partial_flow + at_slot, t, mask=cut[:, None] & h_ok[None, :])
+        writes = whole
     inside = h_ok[:, None] & (c < DK)[None, :]
     offset = (head[:, None] * DK + c[None, :])[None, :, :]
     at_node = member * d_member + node[:, None, None] * d_row + offset

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..graph import Pattern
 
-SHORT = 64  # a row of at most so many edges is walked edge by edge
+SHORT = 64  # a row of at most so many edges is walked in order, a longer one by many lanes at once
 CHUNK = 512  # a row of more than so many edges is cut into segments of at most so many
 
 

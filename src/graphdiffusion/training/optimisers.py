@@ -44,7 +44,7 @@ class Optimiser:
             shape = (-1, *[1] * (p.dim() - 1))
             gradient = torch.addcmul(gradients[name], p, self.decay.view(shape))
             direction, factor = self.rule(gradient, self.moments[name], self.step)
-            p.addcmul_(direction, (self.rate * factor).view(shape), value=-1)
+            p.addcmul_(direction, (self.rate.to(p.dtype) * factor).view(shape), value=-1)
 
     def select(self, members: Tensor) -> None:
         """Keep only these members."""
