@@ -125,8 +125,7 @@ def attention(
     _check_attention(graph, q, k, weight, activation, kind, over)
     if backend(q) is not torch_backend:
         q, k, weight, lead = _flat_heads(q, k, weight, torch.Size())
-        keep = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
-        return Attend.apply(graph, q, k, weight, activation, kind, over, keep).reshape(*lead, -1)
+        return Attend.apply(graph, q, k, weight, activation, kind, over, _learnt(q, k)).reshape(*lead, -1)
     scores = activate(score(graph, q, k), activation)
     weight = weight.unsqueeze(-2) if weight is not None else None
     return normalise(graph, scores, weight, kind=kind, over=over).mean(-2)
@@ -148,8 +147,7 @@ def diffuse(
     _check_state(graph, x, q, "q")
     if backend(x) is not torch_backend:
         q, k, weight, lead = _flat_heads(q, k, weight, x.shape[:-2])
-        keep = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
-        out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over, keep)
+        out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over, _learnt(q, k))
         return out.reshape(*lead, *x.shape[-2:])
     values = attention(graph, q, k, weight, activation=activation, kind=kind, over=over)
     return propagate(graph, values, x) - x
@@ -188,6 +186,11 @@ def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
     _check_choice(over, ("rows", "columns"), "over")
     lead = nodes.shape[:-1]
     return Spread.apply(graph, flat(nodes, lead, 1), over).reshape(*lead, -1)
+
+
+def _learnt(q: Tensor, k: Tensor) -> bool:
+    """Whether a gradient may be asked for."""
+    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
 
 
 def _flat_heads(

@@ -19,31 +19,17 @@ Map = tuple[Tensor, Tensor | None]  # weight (..., o, i) and bias (..., o)
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x Wᵀ + b``: x ``(..., n, i)``, weight ``(..., o, i)``, bias ``(..., o)`` → ``(..., n, o)``."""
-    return affines(x, [(weight, bias)])[0]
-
-
-def affines(x: Tensor, maps: Sequence[Map]) -> list[Tensor]:
-    """Several linear maps of one x, with fewer passes over the nodes than one after the other.
-
-    The results may be views of one tensor: do not change them in place.
+    """``x Wᵀ + b``: x ``(..., n, i)``, weight ``(..., o, i)``, bias ``(..., o)`` → ``(..., n, o)``.
 
     A member alone, with weights ``(1, o, i)``, gets the kernel of a population. Plain ones ``(o, i)`` are
     left to torch: a module outside a CUDA graph waits for launches, of which torch's product has fewest.
     """
-    if _has_kernels(x, maps):
-        lead = broadcast(x.shape[:-2], *(w.shape[:-2] for w, _ in maps))
-        both = [t for w, b in maps for t in (flat(w, lead, 2), None if b is None else flat(b, lead, 1))]
-        out = Affines.apply(flat(x, lead, 2), *both)
-        return [y.reshape(*lead, *y.shape[-2:]) for y in out]
-    if len(maps) == 1:
-        return [_affine(x, *maps[0])]
-    biases = [w.new_zeros(w.shape[:-1]) if b is None else b for w, b in maps]
-    together = _affine(x, torch.cat([w for w, _ in maps], -2), torch.cat(biases, -1))
-    return list(together.split([w.shape[-2] for w, _ in maps], -1))
-
-
-def _affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if _has_kernels(x, weight, bias):
+        lead = broadcast(x.shape[:-2], weight.shape[:-2])
+        out = Affine.apply(
+            flat(x, lead, 2), flat(weight, lead, 2), None if bias is None else flat(bias, lead, 1)
+        )
+        return out.reshape(*lead, *out.shape[-2:])
     if weight.dim() == 2:
         return linear(x, weight, bias)
     if bias is None:
@@ -53,38 +39,47 @@ def _affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return x @ weight.mT + bias.unsqueeze(-2)
 
 
-class Affines(Function):
-    """``x Wᵀ + b`` for several (W, b), as one product on the kernels of a backend: x ``(L, n, i)``."""
+def affines(x: Tensor, maps: Sequence[Map]) -> tuple[Tensor, ...]:
+    """Several linear maps of one x as one product. The results are views of one tensor."""
+    weight = torch.cat([w for w, _ in maps], -2)
+    bias = None
+    if any(b is not None for _, b in maps):
+        bias = torch.cat([w.new_zeros(w.shape[:-1]) if b is None else b for w, b in maps], -1)
+    return Columns.apply(affine(x, weight, bias), [w.shape[-2] for w, _ in maps])
+
+
+class Affine(Function):
+    """``x Wᵀ + b`` on the kernels of a backend: x ``(L, n, i)``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *maps: Tensor | None) -> tuple[Tensor, ...]:
-        weights = [w for w in maps[::2] if w is not None]
-        ctx.save_for_backward(x, *weights)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
         kernels = ctx.kernels = backend(x)
-        bias = None
-        if any(b is not None for b in maps[1::2]):
-            each = zip(weights, maps[1::2], strict=True)
-            bias = _together([w.new_zeros(w.shape[:2]) if b is None else b for w, b in each], 1)
-        out = kernels.affine(x, _together(weights, 1), bias)
-        return out.split([w.shape[1] for w in weights], 2) if len(weights) > 1 else (out,)
+        return kernels.affine(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, *weights = ctx.saved_tensors
-        sizes = [w.shape[1] for w in weights]
-        grad, weight = _together(grads, 2), _together(weights, 1)
-        d_x = d_w = d_b = None
-        wanted = ctx.needs_input_grad
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
         if torch.is_grad_enabled():  # asked to be differentiable: in torch, which autograd can follow
-            d_x, d_w, d_b = grad @ weight, grad.mT @ x, grad.sum(1)
+            found = grad @ weight, grad.mT @ x, grad.sum(1)
         else:
-            d_x = ctx.kernels.affine(grad, weight.mT, None) if wanted[0] else None
-            d_w, d_b = ctx.kernels.weight_gradient(grad, x) if any(wanted[1:]) else (None, None)
-        found = [d_x]
-        for k in range(len(weights)):
-            for d in (d_w, d_b):
-                found.append(None if d is None else d.split(sizes, 1)[k])
-        return tuple(g if want else None for g, want in zip(found, wanted, strict=True))
+            wants_x, *wants_map = ctx.needs_input_grad
+            d_x = ctx.kernels.affine(grad, weight.mT, None) if wants_x else None
+            found = d_x, *(ctx.kernels.weight_gradient(grad, x) if any(wants_map) else (None, None))
+        return tuple(g if want else None for g, want in zip(found, ctx.needs_input_grad, strict=True))
+
+
+class Columns(Function):
+    """``x.split(sizes, -1)``, whose gradient is not copied where its parts lie side by side already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+        return x.split(sizes, -1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return _together(grads, grads[0].dim() - 1), None
 
 
 def _together(parts: Sequence[Tensor], dim: int) -> Tensor:
@@ -112,7 +107,6 @@ def sparse_product(pattern: Pattern, values: Tensor, weight: Tensor) -> Tensor:
     return Propagate.apply(pattern, flat(values, lead, 1), columns, False).reshape(*lead, pattern.rows, -1)
 
 
-def _has_kernels(x: Tensor, maps: Sequence[Map]) -> bool:
-    tensors = [x, *(t for pair in maps for t in pair if t is not None)]
-    stacked = any(weight.dim() > 2 for weight, _ in maps)
-    return stacked and backend(x) is not torch_backend and all(t.dtype == torch.float32 for t in tensors)
+def _has_kernels(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    single = all(t is None or t.dtype == torch.float32 for t in (x, weight, bias))
+    return weight.dim() > 2 and backend(x) is not torch_backend and single

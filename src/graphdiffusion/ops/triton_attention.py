@@ -77,6 +77,24 @@ def edges_of(
 
 
 @triton.jit
+def place(blocks, num_long, LONG_GROUPS: tl.constexpr):
+    """Member and block of this program, and the number of blocks of long groups, which come first."""
+    pid = tl.program_id(0)
+    return (pid // blocks).to(tl.int64), pid % blocks, (num_long + LONG_GROUPS - 1) // LONG_GROUPS
+
+
+@triton.jit
+def groups_of(block, first_item, last_item, num_split, node_of, start_of, length_of, GROUPS: tl.constexpr):
+    """The groups of a block: items, nodes, first edges, lengths; which are there, are pieces, are whole."""
+    item = first_item + block * GROUPS + tl.arange(0, GROUPS)
+    live = item < last_item
+    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
+    start = tl.load(start_of + item, mask=live, other=0)
+    length = tl.load(length_of + item, mask=live, other=0)
+    return item, node, start, length, live, live & (item < num_split), live & (item >= num_split)
+
+
+@triton.jit
 def _scored(
     e, own, v, weight, start, length, taken, index, edge, head, c, v_head, v_row, H: tl.constexpr,
     DK: tl.constexpr, EDGES: tl.constexpr, ACTIVATION: tl.constexpr, SLOPE: tl.constexpr,
@@ -123,11 +141,9 @@ def _attend(
     KNOWN: tl.constexpr, KEEP: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Statistics of each group and, where the whole group is here or they are KNOWN, the mean attention."""
-    item = first_item + block * GROUPS + tl.arange(0, GROUPS)
-    live = item < last_item
-    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
-    start = tl.load(start_of + item, mask=live, other=0)
-    length = tl.load(length_of + item, mask=live, other=0)
+    item, node, start, length, live, cut, whole = groups_of(
+        block, first_item, last_item, num_split, node_of, start_of, length_of, GROUPS
+    )
     longest = tl.max(length, axis=0)
     head = tl.arange(0, HEADS)
     c = tl.arange(0, WIDTH)
@@ -135,8 +151,6 @@ def _attend(
     weight += member * weight_member
     own = vectors(u + member * u_member, node[:, None], live[:, None], head, c, u_head, u_row, H, DK, WIDE)
     own = own.to(ACC)
-    cut = live & (item < num_split)
-    whole = live & (item >= num_split)
     at_node = member * total_member + node[:, None] * H + head[None, :]
     at_slot = member * partial_member + item.to(tl.int64)[:, None] * H + head[None, :]
     h_ok = (head < H)[None, :]
@@ -149,28 +163,18 @@ def _attend(
         writes = live
     else:
         # the scores of four edges, or lots of edges, stay in registers: most groups have no more
-        ok0, at0, s0, w0 = _scored(
-            0, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
-            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
-        )  # fmt: skip
-        ok1, at1, s1, w1 = _scored(
-            1 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
-            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
-        )  # fmt: skip
-        ok2, at2, s2, w2 = _scored(
-            2 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
-            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
-        )  # fmt: skip
-        ok3, at3, s3, w3 = _scored(
-            3 * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
-            EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
-        )  # fmt: skip
+        kept = ()  # type: Any
+        for i in tl.static_range(4):
+            scored = _scored(
+                i * EDGES, own, v, weight, start, length, live, index, edge, head, c, v_head, v_row, H, DK,
+                EDGES, ACTIVATION, SLOPE, HAS_WEIGHT, PERMUTED, WIDE, ACC,
+            )  # fmt: skip
+            kept += (scored,)
         top = tl.full([GROUPS, EDGES, HEADS], float("-inf"), ACC)
         acc = tl.zeros([GROUPS, EDGES, HEADS], ACC)
-        top, acc = _add_up(top, acc, s0, w0, KIND)
-        top, acc = _add_up(top, acc, s1, w1, KIND)
-        top, acc = _add_up(top, acc, s2, w2, KIND)
-        top, acc = _add_up(top, acc, s3, w3, KIND)
+        for i in tl.static_range(4):
+            _, _, s, w = kept[i]
+            top, acc = _add_up(top, acc, s, w, KIND)
         for first in range(4 * EDGES, longest, 2 * EDGES):
             for more in tl.static_range(2):  # the loads of both in flight together
                 _, _, s, w = _scored(
@@ -198,11 +202,9 @@ def _attend(
     out += member * out_member
     done: tl.constexpr = 0 if KNOWN else 4 * EDGES
     if not KNOWN:
-        mine = whole[:, None]
-        _write(out, ok0 & mine, at0, s0, w0, m, share, KIND)
-        _write(out, ok1 & mine, at1, s1, w1, m, share, KIND)
-        _write(out, ok2 & mine, at2, s2, w2, m, share, KIND)
-        _write(out, ok3 & mine, at3, s3, w3, m, share, KIND)
+        for i in tl.static_range(4):
+            ok, at, s, w = kept[i]
+            _write(out, ok & whole[:, None], at, s, w, m, share, KIND)
     for first in range(done, longest, 2 * EDGES):  # v is in cache by now
         for more in tl.static_range(2):
             ok, at, s, w = _scored(
@@ -222,10 +224,7 @@ def _attend_kernel(
     HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, KNOWN: tl.constexpr, KEEP: tl.constexpr,
     WIDE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    block = pid % blocks
-    member = (pid // blocks).to(tl.int64)
-    long_blocks = (num_long + LONG_GROUPS - 1) // LONG_GROUPS
+    member, block, long_blocks = place(blocks, num_long, LONG_GROUPS)
     if block < long_blocks:
         _attend(
             block, 0, num_long, out, total, peak, partial, partial_peak, u, v, weight, node_of, start_of,

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..graph import Graph
-from .triton_attention import activate, edges_of, launch_groups, vectors
+from .triton_attention import activate, edges_of, groups_of, launch_groups, place, vectors
 from .triton_edges import squareplus, squareplus_slope
 from .triton_launch import combine, member_stride, rows_in_place
 from .triton_plan import plan
@@ -48,11 +48,9 @@ def _descend(
     knows no bound, and the difference of these sums would be noise: there t is found first. If not GROUPED,
     t is read, with the statistics, at the other end.
     """
-    item = first_item + block * GROUPS + tl.arange(0, GROUPS)
-    live = item < last_item
-    node = tl.load(node_of + item, mask=live, other=0).to(tl.int64)
-    start = tl.load(start_of + item, mask=live, other=0)
-    length = tl.load(length_of + item, mask=live, other=0)
+    item, node, start, length, live, cut, whole = groups_of(
+        block, first_item, last_item, num_split, node_of, start_of, length_of, GROUPS
+    )
     longest = tl.max(length, axis=0)
     head = tl.arange(0, HEADS)
     c = tl.arange(0, WIDTH)
@@ -64,8 +62,6 @@ def _descend(
     flow += member * total_member
     own = vectors(u + member * u_member, node[:, None], live[:, None], head, c, u_head, u_row, H, DK, WIDE)
     own = own.to(ACC)
-    cut = live & (item < num_split)
-    whole = live & (item >= num_split)
     h_ok = head < H
     at_own = node[:, None] * H + head[None, :]
     own_ok = live[:, None] & h_ok[None, :]
@@ -149,10 +145,7 @@ def _descend_kernel(
     KIND: tl.constexpr, HAS_WEIGHT: tl.constexpr, PERMUTED: tl.constexpr, GROUPED: tl.constexpr,
     KNOWN: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    block = pid % blocks
-    member = (pid // blocks).to(tl.int64)
-    long_blocks = (num_long + LONG_GROUPS - 1) // LONG_GROUPS
+    member, block, long_blocks = place(blocks, num_long, LONG_GROUPS)
     if block < long_blocks:
         _descend(
             block, 0, num_long, d_u, partial_d_u, flow, partial_flow, total, peak, u, v, weight, p, node_of,

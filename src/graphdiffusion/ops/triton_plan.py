@@ -7,7 +7,7 @@ cut into segments whose partial results a second pass puts together in a fixed o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -61,12 +61,15 @@ def plan(graph: Pattern, over: str) -> Plan:
     key = (over, SHORT, CHUNK)
     made = _plans.setdefault(graph, {})
     if key not in made:
-        made[key] = _make(graph, *key)
+        if over == "rows":
+            made[key] = _make(graph, SHORT, CHUNK)
+        else:
+            made[key] = replace(plan(graph.transposed, "rows"), edge=graph.perm)
     return made[key]
 
 
-def _make(graph: Pattern, over: str, short: int, chunk: int) -> Plan:
-    pointer = (graph.rowptr if over == "rows" else graph.colptr).long()
+def _make(graph: Pattern, short: int, chunk: int) -> Plan:
+    pointer = graph.rowptr.long()
     length = pointer[1:] - pointer[:-1]
     cut = (length > chunk).nonzero().flatten()
     pieces = (length[cut] + chunk - 1) // chunk
@@ -85,8 +88,8 @@ def _make(graph: Pattern, over: str, short: int, chunk: int) -> Plan:
         node=torch.cat([cut[group], whole]).to(dtype),
         start=torch.cat([pointer[cut[group]] + first, pointer[whole]]).to(dtype),
         length=torch.cat([last - first, length[whole]]).to(dtype),
-        index=graph.col if over == "rows" else graph.transposed_row,
-        edge=None if over == "rows" else graph.perm,
+        index=graph.col,
+        edge=None,
         split_node=cut.to(dtype),
         split_slot=slot.to(dtype),
         num_split=len(group),
