@@ -175,5 +175,6 @@ def workloads(bench: Bench, arxiv: Path | None) -> list[Workload]:
     else:
         big = power_law(169343, 2_484_941, "cuda")
     for graph in (cora, big):
-        print(graph, "longest row", graph.longest_row, "column", graph.longest_column)
+        longest = [int(pointer.diff().max()) for pointer in (graph.rowptr, graph.colptr)]
+        print(graph, "longest row {} column {}".format(*longest))
     return [Workload("cora", cora, 100, 80), Workload("arxiv", big, 1, 128)]

@@ -115,8 +115,6 @@ def test_stored_arrays(graph: Graph) -> None:
     exact = Pattern.indices(col[graph.perm.long()], row[graph.perm.long()], n, n)
     assert all(torch.equal(getattr(other, k), exact[k]) for k in ("row", "col", "rowptr", "perm", "colptr"))
     assert bool((graph.rowptr.diff() > 0).all()) and bool((graph.colptr.diff() > 0).all())
-    assert graph.longest_row == int(graph.rowptr.diff().max())
-    assert graph.longest_column == int(graph.colptr.diff().max())
     values = torch.arange(1.0, graph.num_edges + 1)
     assert torch.equal(graph.dense(values)[row, col], values)
     assert torch.count_nonzero(graph.dense(values)) == graph.num_edges

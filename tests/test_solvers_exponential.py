@@ -71,7 +71,7 @@ def test_number_of_terms_is_the_poisson_quantile() -> None:
     for rate in (0.0, 0.01, 1.0, 18.3, 500.0, 2e4):
         for tolerance in (1e-3, 1e-8, 1e-15):
             k = number_of_terms(torch.tensor([rate], dtype=D), tolerance)
-            assert poisson.sf(k, rate) <= tolerance and (k == 0 or poisson.sf(k - 1, rate) > tolerance)
+            assert poisson.sf(k, rate) <= tolerance and (k == 1 or poisson.sf(k - 1, rate) > tolerance)
     graph = make_graph("random")
     x = normal(graph.num_nodes, 2)
     stats = integrate(Diffusion(ConstantLaplacian(), linear=True).bind(graph, x), x, 18.3).stats

@@ -8,7 +8,7 @@ import torch
 from graphdiffusion.solvers.exponential import default_tolerance, number_of_terms
 from graphdiffusion.training import Config, Population, load_problem, protocol
 from graphdiffusion.training import capture as capturing
-from graphdiffusion.training.capture import CapturedStep, can_capture
+from graphdiffusion.training.capture import CapturedStep, can_capture, learns_room
 
 ALPHA = "model.diffusion.equation.alpha.raw"
 
@@ -95,12 +95,12 @@ def test_one_update_does_not_outgrow_the_room(optimiser: str):
 def test_fixed_steps_need_as_many_as_the_longest_time():
     options = {"variant": "nonlinear", "solver": "rk4", "step_size": 0.5, "time": 3.0}
     fixed = CapturedStep(population(**options))
-    assert fixed._needed() == 6 and not fixed._moves()
+    assert fixed._needed() == 6 and not learns_room(fixed.population)
     learnt = CapturedStep(population(**options, learn_time=True))
-    assert learnt._needed() == 7 and learnt._moves()
+    assert learnt._needed() == 7 and learns_room(learnt.population)
 
 
 def test_a_fixed_alpha_needs_one_look():
     step = CapturedStep(population(time=10.0, alpha=1.0))
-    assert not step._moves()
+    assert not learns_room(step.population)
     assert step._needed() == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))

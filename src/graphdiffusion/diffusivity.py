@@ -33,6 +33,7 @@ class Diffusivity(nn.Module):
     """
 
     activation: ops.Activation = "identity"
+    varies = False  # whether A depends on t beside x
 
     def __init__(
         self,
@@ -210,7 +211,9 @@ class Pearson(QueryKey):
 class ExponentialKernel(QueryKey):
     r""":math:`\sigma^2 \exp(-\lVert W_K x_i - W_Q x_j \rVert^2 / 2\ell^2)`, σ and ℓ learnt for each head.
 
-    The squared distance is an inner product of features widened by two entries.
+    The squared distance is an inner product of features widened by two entries. Both sides are measured
+    from their common mean over the nodes, which changes no distance and keeps an offset of the features
+    from cancelling.
     """
 
     activation: ops.Activation = "exp"
@@ -227,7 +230,9 @@ class ExponentialKernel(QueryKey):
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         q, k = super().features(x)
-        q, k = q * torch.exp(-self.log_length), k * torch.exp(-self.log_length)
+        # no gradient: moving both sides changes nothing
+        centre = (q.detach().mean(-2, keepdim=True) + k.detach().mean(-2, keepdim=True)) / 2
+        q, k = (q - centre) * torch.exp(-self.log_length), (k - centre) * torch.exp(-self.log_length)
         one = torch.ones_like(q[..., :1])
         q_norm = 2 * self.log_amplitude - q.square().sum(-1, keepdim=True) / 2
         k_norm = -k.square().sum(-1, keepdim=True) / 2

@@ -2,9 +2,10 @@ r"""The right-hand side of the diffusion equation, as terms that add up.
 
 .. math:: \frac{dx}{dt} = \alpha(t)\,(A - I)\,x + \sum_m f_m(t, x, x_0)
 
-In the *linear* model A is computed once, from x(0); in the *nonlinear* one it follows x(t). The source
-:math:`\beta x_0` is a term. :class:`Diffusion` holds the parameters; :meth:`Diffusion.bind` ties it to a
-graph and an initial state and gives the :class:`Flow` that a solver integrates.
+In the *linear* model A is computed from x(0), and only once if its parameters are constant in time; in
+the *nonlinear* one it follows x(t). The source :math:`\beta x_0` is a term. :class:`Diffusion` holds the
+parameters; :meth:`Diffusion.bind` ties it to a graph and an initial state and gives the :class:`Flow`
+that a solver integrates.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ class Coefficient(nn.Module):
             value = combine(legendre(t, self.horizon, self.terms), self.raw, 2)
         return torch.sigmoid(value) if self.bounded else value
 
+    def largest(self, raw: Tensor) -> Tensor:
+        """A bound of its absolute value at all times for the parameter ``raw``, ``(..., 1, 1)``."""
+        first, rest = raw[..., 0, :, :], raw[..., 1:, :, :].abs().sum(-3)  # polynomials lie in [−1, 1]
+        return torch.sigmoid(first + rest) if self.bounded else first.abs() + rest
+
     def extra_repr(self) -> str:
         return f"{self.initial}, learn={self.raw.requires_grad}, terms={self.terms}"
 
@@ -104,7 +110,7 @@ class Diffusion(nn.Module):
 
     Args:
         diffusivity: Gives the stochastic matrix A.
-        linear: Compute A once, from the initial state (GRAND-l), or at every evaluation (GRAND-nl).
+        linear: Compute A from the initial state (GRAND-l) or from the state of now (GRAND-nl).
         alpha: A number (fixed) or a :class:`Coefficient`.
         terms: Modules called as ``term(t, x, x0)`` and added, such as :class:`Source`.
     """
@@ -129,7 +135,8 @@ class Diffusion(nn.Module):
         Args:
             mask: Edge field of zeros and ones; the edges with 0 are left out for the whole integral.
         """
-        values = self.diffusivity(graph, x0, mask) if self.linear else None
+        fixed = self.linear and not self.diffusivity.varies
+        values = self.diffusivity(graph, x0, mask) if fixed else None
         return Flow(self, graph, x0, values, mask)
 
     def forward(
@@ -141,6 +148,8 @@ class Diffusion(nn.Module):
         values: Tensor | None,
         mask: Tensor | None,
     ) -> Tensor:
+        if values is None and self.linear:
+            values = self.diffusivity(graph, x0, mask, t)
         if values is None:
             change = self.diffusivity.diffuse(graph, x, mask, t)
         else:
@@ -191,10 +200,17 @@ class Flow:
         """The matrix A at time t and state x, ``(..., E)``."""
         if self.values is not None:
             return self.values
-        return self._part("diffusivity", self.graph, x, self.mask, t)
+        return self._part("diffusivity", self.graph, self.x0 if self.equation.linear else x, self.mask, t)
 
     def alpha(self, t: Tensor | None = None) -> Tensor:
         return self._part("alpha", t)
+
+    @property
+    def rate(self) -> Tensor:
+        """A bound of α at all times, ``(..., 1, 1)``: how fast the diffusion is."""
+        alpha = self.equation.alpha
+        raw = alpha.raw if self.parameters is None else self.parameters["alpha.raw"]
+        return alpha.largest(raw.detach())
 
     def forcing(self, t: Tensor | None, x: Tensor) -> Tensor | None:
         """Sum of all terms but diffusion; ``None`` if there are none."""
@@ -217,7 +233,8 @@ class Flow:
     def tensors(self) -> tuple[Tensor, ...]:
         """Everything differentiable that f depends on besides t and x."""
         named = tuple(p for p in self.equation.parameters() if p.requires_grad)
-        return (*named, *(v for v in (self.values, self.x0) if v is not None and v.requires_grad))
+        others = (self.values, self.x0, self.graph.weight)
+        return (*named, *(v for v in others if v is not None and v.requires_grad))
 
     def rebound(self, tensors: Sequence[Tensor]) -> Flow:
         """The same flow on other values of :attr:`tensors`, given in the same order."""
@@ -229,4 +246,6 @@ class Flow:
             for name in ("values", "x0")
             if (tensor := getattr(self, name)) is not None and tensor.requires_grad
         }
+        if self.graph.weight is not None and self.graph.weight.requires_grad:
+            changed["graph"] = replace(self.graph, weight=next(left))
         return replace(self, parameters=parameters, **changed)

@@ -2,94 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .errors import DtypeError, GraphError, ShapeError
+from .errors import ArgumentError, DtypeError, GraphError, ShapeError
+from .pattern import Pattern
 
 if TYPE_CHECKING:
     import networkx
     import scipy.sparse
     from torch_geometric.data import Data
-
-
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """The places of the non-zeros of a sparse ``rows × cols`` matrix, in both orders.
-
-    Entries are sorted by row, then by column (CSR). The transpose is stored beside it: ``perm`` lists
-    the entries sorted by column, then by row. Immutable; checked and sorted once, when it is built.
-    """
-
-    rows: int
-    cols: int
-    row: Tensor  # (E,) row of each entry
-    col: Tensor  # (E,) column of each entry
-    rowptr: Tensor  # (rows+1,) row i holds the entries rowptr[i]:rowptr[i+1]
-    perm: Tensor  # (E,) entries in the order of the transpose
-    colptr: Tensor  # (cols+1,) column j holds the entries perm[colptr[j]:colptr[j+1]]
-
-    @staticmethod
-    def indices(row: Tensor, col: Tensor, rows: int, cols: int) -> dict[str, Any]:
-        """The fields above from coordinates that are sorted by row, then column, and unique."""
-        perm = torch.argsort(col * rows + row)
-        index = torch.int32 if max(row.numel(), rows, cols) < 2**31 else torch.int64
-        tensors = {
-            "row": row,
-            "col": col,
-            "rowptr": _pointer(row, rows),
-            "perm": perm,
-            "colptr": _pointer(col, cols),
-        }
-        return {"rows": rows, "cols": cols} | {k: v.to(index) for k, v in tensors.items()}
-
-    @property
-    def num_edges(self) -> int:
-        """Number of entries; for a graph, of directed edges, self-loops included."""
-        return self.row.numel()
-
-    @property
-    def device(self) -> torch.device:
-        return self.row.device
-
-    @cached_property
-    def transposed_row(self) -> Tensor:
-        """Row of each entry in the order of the transpose, ``(E,)``."""
-        return self.row[self.perm]
-
-    @cached_property
-    def transposed(self) -> Pattern:
-        """The pattern of the transpose; entry e of it is entry ``perm[e]`` here."""
-        place = torch.arange(self.num_edges, dtype=self.perm.dtype, device=self.device)
-        back = torch.empty_like(place).index_copy_(0, self.perm.long(), place)
-        own = {"row": self.col[self.perm], "rowptr": self.colptr, "perm": back, "colptr": self.rowptr}
-        return Pattern(rows=self.cols, cols=self.rows, col=self.transposed_row, **own)
-
-    @cached_property
-    def longest_row(self) -> int:
-        """The largest number of entries in one row (for a graph: edges that enter one node)."""
-        return int((self.rowptr[1:] - self.rowptr[:-1]).max())
-
-    @cached_property
-    def longest_column(self) -> int:
-        """The largest number of entries in one column (for a graph: edges that leave one node)."""
-        return int((self.colptr[1:] - self.colptr[:-1]).max())
-
-    def to(self, device: torch.device | str) -> Self:
-        """Copy on ``device`` (itself if it is there already)."""
-        if torch.device(device) == self.device:
-            return self
-        moved: dict[str, Any] = {
-            f.name: value.to(device)
-            for f in fields(self)
-            if isinstance(value := getattr(self, f.name), Tensor)
-        }
-        return replace(self, **moved)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +36,7 @@ class Graph(Pattern):
     :meth:`from_networkx`.
     """
 
-    weight: Tensor | None = None  # (E,) positive, or None where all are 1
+    weight: Tensor | None = None  # (E,) positive, perhaps learnt; None where all are 1
 
     @classmethod
     def from_edge_index(
@@ -124,21 +51,14 @@ class Graph(Pattern):
         Args:
             edge_index: Integer tensor ``(2, E)``.
             num_nodes: Number of nodes; by default the largest index plus one.
-            edge_weight: Non-negative weights ``(E,)``. An edge of weight 0 is no edge. Edges that
-                occur twice become one, and their weights add up; without weights all edges weigh 1,
-                however often they occur.
+            edge_weight: Non-negative weights ``(E,)``, which may be learnt: their gradient is computed. An
+                edge of weight 0 is no edge, and its gradient is 0. Edges that occur twice become one, and
+                their weights add up; without weights all edges weigh 1, however often they occur.
             self_loops: ``None`` keeps the self-loops as given. A number replaces them: every node
                 gets one self-loop of that weight, or none if the number is 0 (except where the
                 node would be left without an incoming or an outgoing edge).
         """
-        edge_index, n = _checked_edges(edge_index, num_nodes)
-        weight = _checked_weight(edge_weight, edge_index)
-        if weight is not None and bool((weight == 0).any()):
-            edge_index, weight = edge_index[:, weight != 0], weight[weight != 0]
-        if self_loops is not None:
-            edge_index, weight = _with_self_loops(edge_index, weight, n, float(self_loops))
-        edge_index, weight = _closed(edge_index, weight, n)
-        return cls._sorted(edge_index[1], edge_index[0], weight, n)
+        return _Build(edge_index, num_nodes, edge_weight, self_loops).graph(edge_weight)
 
     @classmethod
     def from_data(cls, data: Data, self_loops: float | None = None) -> Graph:
@@ -175,14 +95,6 @@ class Graph(Pattern):
         weight = torch.tensor([1.0 if w is None else float(w) for *_, w in triples])
         return cls.from_edge_index(pairs.t(), len(number), weight if weighted else None, self_loops)
 
-    @classmethod
-    def _sorted(cls, row: Tensor, col: Tensor, weight: Tensor | None, n: int) -> Graph:
-        """Sort, merge duplicates, and store the transpose."""
-        key, edge_of = torch.unique(row * n + col, return_inverse=True)
-        if weight is not None:
-            weight = weight.new_zeros(key.numel()).index_add_(0, edge_of, weight)
-        return cls(**cls.indices(key // n, key % n, n, n), weight=weight)
-
     @property
     def num_nodes(self) -> int:
         return self.rows
@@ -200,8 +112,9 @@ class Graph(Pattern):
         return same and (self.weight is None or torch.allclose(self.weight, self.weight[self.perm]))
 
     def with_weight(self, weight: Tensor | None) -> Graph:
-        """Same edges, other weights (an edge field ``(E,)``)."""
-        return replace(self, weight=_checked_weight(weight, self.edge_index))
+        """Same edges, other weights: an edge field ``(E,)``, positive, whose gradient is computed."""
+        _check_weight(weight, self.edge_index, positive=True)
+        return replace(self, weight=weight)
 
     def dense(self, values: Tensor) -> Tensor:
         """The edge field ``(..., E)`` as dense matrices ``(..., n, n)``, for small graphs and tests."""
@@ -214,14 +127,13 @@ class Graph(Pattern):
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{weighted}, {self.device})"
 
 
-def _pointer(sorted_index: Tensor, n: int) -> Tensor:
-    counts = torch.bincount(sorted_index, minlength=n)
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+def _require_tensor(edge_index: object) -> None:
+    if not isinstance(edge_index, Tensor):
+        raise DtypeError(f"edge_index must be a torch.Tensor, got {type(edge_index).__name__}.")
 
 
 def _checked_edges(edge_index: Tensor, num_nodes: int | None) -> tuple[Tensor, int]:
-    if not isinstance(edge_index, Tensor):
-        raise DtypeError(f"edge_index must be a torch.Tensor, got {type(edge_index).__name__}.")
+    _require_tensor(edge_index)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ShapeError(f"edge_index must have shape (2, E), got {tuple(edge_index.shape)}.")
     if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
@@ -239,9 +151,9 @@ def _checked_edges(edge_index: Tensor, num_nodes: int | None) -> tuple[Tensor, i
     return edge_index.long(), n
 
 
-def _checked_weight(weight: Tensor | None, edge_index: Tensor) -> Tensor | None:
+def _check_weight(weight: Tensor | None, edge_index: Tensor, positive: bool = False) -> None:
     if weight is None:
-        return None
+        return
     if weight.shape != edge_index.shape[1:]:
         raise ShapeError(
             f"edge_weight must have shape ({edge_index.shape[1]},), one for each edge, "
@@ -249,47 +161,70 @@ def _checked_weight(weight: Tensor | None, edge_index: Tensor) -> Tensor | None:
         )
     if not weight.is_floating_point():
         raise DtypeError(f"edge_weight must be floating point, got {weight.dtype}.")
-    bad = ~(torch.isfinite(weight) & (weight >= 0))
+    bad = ~(torch.isfinite(weight) & ((weight > 0) if positive else (weight >= 0)))
     if bool(bad.any()):
         first = int(bad.nonzero()[0, 0])
+        demand = "positive" if positive else "not negative"
         raise GraphError(
-            f"edge_weight[{first}] is {float(weight[first])}: weights must be finite and not negative."
+            f"edge_weight[{first}] is {float(weight[first])}: weights must be finite and {demand}."
         )
-    return weight.detach()
 
 
-def _with_self_loops(
-    edge_index: Tensor, weight: Tensor | None, n: int, loop_weight: float
-) -> tuple[Tensor, Tensor | None]:
-    if not 0 <= loop_weight < float("inf"):
-        raise GraphError(f"self_loops must be None or a weight ≥ 0, got {loop_weight}.")
-    others = edge_index[0] != edge_index[1]
-    edge_index = edge_index[:, others]
-    weight = weight[others] if weight is not None else None
-    if loop_weight == 0:
-        return edge_index, weight
-    return _append_loops(edge_index, weight, torch.arange(n, device=edge_index.device), loop_weight)
+class _Build:
+    """From an ``edge_index`` to a graph: what depends on the edges alone, and where each weight goes."""
+
+    def __init__(
+        self, edge_index: Tensor, num_nodes: int | None, weight: Tensor | None, self_loops: float | None
+    ) -> None:
+        if self_loops is not None and not 0 <= self_loops < float("inf"):
+            raise GraphError(f"self_loops must be None or a weight ≥ 0, got {self_loops}.")
+        edge_index, n = _checked_edges(edge_index, num_nodes)
+        _check_weight(weight, edge_index)
+        self.positive = None if weight is None else weight.detach() > 0
+        kept = torch.ones_like(edge_index[0], dtype=torch.bool)
+        if self.positive is not None:
+            kept = self.positive
+        if self_loops is not None:
+            kept = kept & (edge_index[0] != edge_index[1])
+        self.kept = kept.nonzero().flatten()
+        edges = edge_index[:, self.kept]
+        if self_loops:
+            self.loop_weight, loops = float(self_loops), torch.arange(n, device=edges.device)
+        else:
+            self.loop_weight, loops = 1.0, _unclosed(edges, n)
+        self.loops = len(loops)
+        source, target = torch.cat([edges, loops.expand(2, -1)], 1)
+        key, self.place = torch.unique(target * n + source, return_inverse=True)
+        self.bare = Graph(**Graph.indices(key // n, key % n, n, n))
+
+    def graph(self, weight: Tensor | None) -> Graph:
+        """The graph with these weights, which must be positive where those of the constructor were."""
+        if weight is None and (self.loop_weight == 1 or not self.loops):
+            return self.bare
+        dtype = torch.get_default_dtype() if weight is None else weight.dtype
+        loops = torch.full((self.loops,), self.loop_weight, dtype=dtype, device=self.place.device)
+        total = torch.zeros(self.bare.num_edges, dtype=dtype, device=self.place.device)
+        if weight is None:  # an edge weighs 1, however often it is given
+            total = (total + 1).index_copy(0, self.place[len(self.kept) :], loops)
+        else:
+            total = total.index_add(0, self.place, torch.cat([weight[self.kept], loops]))
+        return replace(self.bare, weight=total)
+
+    def fits(self, weight: Tensor | None, edge_index: Tensor) -> bool:
+        """Whether the same edges are positive."""
+        if weight is None or self.positive is None:
+            return weight is None and self.positive is None
+        _check_weight(weight, edge_index)
+        return torch.equal(weight.detach() > 0, self.positive)
 
 
-def _closed(edge_index: Tensor, weight: Tensor | None, n: int) -> tuple[Tensor, Tensor | None]:
-    """Give a self-loop to each node that has no incoming or no outgoing edge."""
-    leaves = torch.bincount(edge_index[0], minlength=n) == 0
-    enters = torch.bincount(edge_index[1], minlength=n) == 0
-    lone = (leaves | enters).nonzero().flatten()
-    return _append_loops(edge_index, weight, lone, 1.0) if lone.numel() else (edge_index, weight)
+def _unclosed(edge_index: Tensor, n: int) -> Tensor:
+    """Nodes that have no incoming or no outgoing edge."""
+    outgoing, incoming = (torch.bincount(ends, minlength=n) for ends in edge_index)
+    return ((outgoing == 0) | (incoming == 0)).nonzero().flatten()
 
 
-def _append_loops(
-    edge_index: Tensor, weight: Tensor | None, nodes: Tensor, loop_weight: float
-) -> tuple[Tensor, Tensor | None]:
-    if weight is None and loop_weight != 1.0:
-        edge_index = torch.unique(edge_index, dim=1)  # an edge without weight weighs 1, however often given
-        weight = torch.ones(edge_index.shape[1], device=edge_index.device)
-    if weight is not None:
-        weight = torch.cat([weight, weight.new_full((nodes.numel(),), loop_weight)])
-    return torch.cat([edge_index, nodes.expand(2, -1)], dim=1), weight
-
-
+# For each edge_index a copy of its content, and for each setting what was built from it last.
 _built: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
@@ -299,18 +234,28 @@ def as_graph(
     edge_weight: Tensor | None = None,
     self_loops: float | None = None,
 ) -> Graph:
-    """The graph of an ``edge_index``; built once for a tensor and remembered as long as it lives."""
+    """The graph of an ``edge_index``; its structure is built once, and again when the edges change.
+
+    The content is compared, so that writes through NumPy or ``.data`` are noticed. Weights are placed anew
+    in every call, with their gradient.
+    """
     if isinstance(edge_index, Graph):
+        if edge_weight is not None:
+            raise ArgumentError(
+                "edge_weight stands beside a Graph, which has weights of its own: leave it out, or pass "
+                "graph.with_weight(edge_weight)."
+            )
         return edge_index
-    if edge_index.is_inference():  # nobody could tell whether it has been changed since
-        return Graph.from_edge_index(edge_index, num_nodes, edge_weight, self_loops)
-    weight_version = None if edge_weight is None else edge_weight._version
-    key = (num_nodes, id(edge_weight), weight_version, self_loops)
-    version, graphs = _built.get(edge_index, (None, {}))
-    if version != edge_index._version:
-        graphs = {}
-        _built[edge_index] = (edge_index._version, graphs)
-    if key not in graphs:
-        graph = Graph.from_edge_index(edge_index, num_nodes, edge_weight, self_loops)
-        graphs[key] = (graph, edge_weight)  # the weight is kept alive, so that its id stays its own
-    return graphs[key][0]
+    _require_tensor(edge_index)
+    content, builds = _built.get(edge_index, (None, {}))
+    if content is None or not _same(content, edge_index):
+        content, builds = edge_index.clone(), {}
+        _built[edge_index] = (content, builds)
+    key = (num_nodes, self_loops)
+    if key not in builds or not builds[key].fits(edge_weight, edge_index):
+        builds[key] = _Build(edge_index, num_nodes, edge_weight, self_loops)
+    return builds[key].graph(edge_weight)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)

@@ -17,8 +17,10 @@ class TimeVarying(Diffusivity):
 
     P are the first Legendre polynomials on ``[0, horizon]``. Training starts from constant parameters:
     those of ``base`` for the constant polynomial, zero for the others. The paper names θ(t) as future
-    work (section 6, limitations).
+    work (section 6, limitations). In the linear model A(x(0), θ(t)) is computed at every evaluation.
     """
+
+    varies = True
 
     def __init__(self, base: Diffusivity, horizon: float, terms: int = 3) -> None:
         super().__init__(normaliser=base.normaliser, over=base.over, reweight=base.reweight)

@@ -12,7 +12,7 @@ from typing import Any
 from ..configs import FOLDER
 from ..errors import ConfigError
 from ..training.config import Config, check_names, parse_toml, read_toml
-from ..training.problem import PER_MEMBER
+from ..training.problem import PER_MEMBER, structure
 from .presets import NOT_IN_PRESETS
 
 # A family keeps an option of the configuration with this probability. The number of families that a
@@ -61,12 +61,9 @@ class Trial:
 
     @property
     def family(self) -> tuple[Any, ...]:
-        """What members of one population must have in common.
-
-        Fixing α, and showing labels, add or remove parameters.
-        """
+        """What members of one population must have in common."""
         shared = tuple(v for name, v in self.config.to_dict().items() if name not in PER_MEMBER)
-        return (*shared, self.config.alpha == 1, self.config.label_rate > 0)
+        return (*shared, *structure(self.config))
 
 
 def read_space(source: str | Path) -> Space:

@@ -23,6 +23,7 @@ from ..errors import ArgumentError, DtypeError
 from ..graph import Graph, as_graph
 from ..rewiring import attention_mask
 from ..solvers import Exponential, Gradient, Solution, Solver, integrate
+from .modules import reset_children
 
 SHORTEST = 1e-3  # a learnt T goes no lower
 
@@ -159,10 +160,7 @@ class GraphDiffusion(nn.Module):
         self.initial_time = float(time)
 
     def reset_parameters(self) -> None:
-        for module in self.equation.modules():
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
+        reset_children(self)
         with torch.no_grad():
             self.time.fill_(self.initial_time)
 

@@ -17,7 +17,7 @@ from ..ops.noise import derive
 from ..regularisers import Quadrature, path_penalty
 from ..solvers import Solution, Stats, integrate
 from .diffusion import GraphDiffusion
-from .modules import BatchNorm, Dropout, Features, Linear, SparseFeatures, as_features
+from .modules import BatchNorm, Dropout, Features, Linear, SparseFeatures, as_features, reset_children
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,7 @@ class GRAND(nn.Module):
         self.decoder = Linear(hidden_channels, out_channels)
 
     def reset_parameters(self) -> None:
-        for module in self.modules():
-            reset = getattr(module, "reset_parameters", None)
-            if module is not self and callable(reset):
-                reset()
+        reset_children(self)
 
     def forward(
         self, x: Features, edge_index: Tensor | Graph, edge_weight: Tensor | None = None, **more: Any
@@ -139,9 +136,10 @@ class GRAND(nn.Module):
                 f"x must be {self.encoder.weight.dtype}, as the model is, got {values.dtype}: convert one."
             )
         graph = self.diffusion.graph(edge_index, x.shape[-2], edge_weight)
-        if key is None:
+        if key is None:  # without dropout torch's generator is left alone
             lead = x.shape[:-2]
-            key = torch.randint(2**62, lead, device="cpu").to(self.encoder.weight.device)
+            key = torch.randint(2**62, lead) if self.training else torch.zeros(lead, dtype=torch.int64)
+            key = key.to(self.encoder.weight.device)
         state = self._encode(x, labels, key)
         flow = self.diffusion.bind(state, graph)
         if sweep is not None:

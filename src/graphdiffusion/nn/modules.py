@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import DataError
-from ..graph import Pattern
 from ..ops.dense import affine, sparse_product
 from ..ops.noise import dropout_scale
+from ..pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,16 @@ def as_features(x: Features) -> Features:
     if isinstance(x, Tensor) and x.layout != torch.strided:
         return SparseFeatures.from_tensor(x)
     return x
+
+
+def reset_children(module: nn.Module) -> None:
+    """Reset each part once: a part that resets itself also resets its own parts."""
+    for child in module.children():
+        reset = getattr(child, "reset_parameters", None)
+        if callable(reset):
+            reset()
+        else:
+            reset_children(child)
 
 
 class Linear(nn.Module):

@@ -88,8 +88,8 @@ def normalise(
     Args:
         scores: Edge field ``(..., E)``.
         weight: Non-negative edge field that broadcasts with the scores, or ``None`` for 1 everywhere.
-            An edge of weight 2 counts like two parallel edges, one of weight 0 is left out. At
-            least one weight of each group must be positive. Not differentiated.
+            An edge of weight 2 counts like two parallel edges, one of weight 0 is left out, and its
+            gradient is 0. At least one weight of each group must be positive.
         kind: φ is exp (``"softmax"``) or :math:`(s + \sqrt{s^2+4})/2` (``"squareplus"``).
         over: Sum over the edges of each row (the matrix is right-stochastic, as in the paper) or of
             each column (left-stochastic: diffusion then keeps the total mass).
@@ -101,7 +101,7 @@ def normalise(
     if weight is not None:
         _check_edge_field(graph, weight, "weight")
         lead = broadcast(lead, weight.shape[:-1])
-        weight = flat(weight.detach().to(scores.dtype), lead, 1)
+        weight = flat(weight.to(scores.dtype), lead, 1)
     return Normalise.apply(graph, flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
 
 
@@ -123,7 +123,7 @@ def attention(
         activation: Pointwise function of the inner products, before the normaliser.
     """
     _check_attention(graph, q, k, weight, activation, kind, over)
-    if backend(q) is not torch_backend:
+    if _fused(q, weight):
         q, k, weight, lead = _flat_heads(q, k, weight, torch.Size())
         return Attend.apply(graph, q, k, weight, activation, kind, over, _learnt(q, k)).reshape(*lead, -1)
     scores = activate(score(graph, q, k), activation)
@@ -145,7 +145,7 @@ def diffuse(
     r"""The right-hand side of equation (2), :math:`(A - I)x` with A from :func:`attention`."""
     _check_attention(graph, q, k, weight, activation, kind, over)
     _check_state(graph, x, q, "q")
-    if backend(x) is not torch_backend:
+    if _fused(x, weight):
         q, k, weight, lead = _flat_heads(q, k, weight, x.shape[:-2])
         out = Diffuse.apply(graph, q, k, flat(x, lead, 2), weight, activation, kind, over, _learnt(q, k))
         return out.reshape(*lead, *x.shape[-2:])
@@ -188,9 +188,14 @@ def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
     return Spread.apply(graph, flat(nodes, lead, 1), over).reshape(*lead, -1)
 
 
-def _learnt(q: Tensor, k: Tensor) -> bool:
-    """Whether a gradient may be asked for."""
-    return torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)
+def _learnt(*tensors: Tensor) -> bool:
+    """Whether a gradient may be computed."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _fused(tensor: Tensor, weight: Tensor | None) -> bool:
+    """Whether the kernels in one piece do it: they have no gradient of the edge weights."""
+    return backend(tensor) is not torch_backend and not (weight is not None and _learnt(weight))
 
 
 def _flat_heads(
@@ -201,7 +206,7 @@ def _flat_heads(
     lead = broadcast(heads[:-1], lead, weight.shape[:-1] if weight is not None else heads[:-1])
     q, k = q.expand(*heads, *q.shape[-2:]), k.expand(*heads, *k.shape[-2:])
     if weight is not None:
-        weight = flat(weight.detach().to(q.dtype), lead, 1)
+        weight = flat(weight.to(q.dtype), lead, 1)
     return flat(q, lead, 3), flat(k, lead, 3), weight, lead
 
 

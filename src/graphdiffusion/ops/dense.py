@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import linear
 
-from ..graph import Pattern
+from ..pattern import Pattern
 from . import torch_backend
 from .backends import backend
 from .functions import Propagate, broadcast, flat

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ..graph import Graph, Pattern
+from ..graph import Graph
+from ..pattern import Pattern
 from . import torch_backend
 from .backends import backend
 
@@ -96,7 +97,10 @@ class Spread(Function):
 
 
 class Normalise(Function):
-    r"""``a = w φ(s) / Σ w φ(s)``; with ``r = φ'/φ``, ``ds = r a (g − Σ a g)``."""
+    r"""``a = w φ(s) / Σ w φ(s)``; with ``r = φ'/φ``, ``ds = r a (g − Σ a g)`` and ``dw = a/w (g − Σ a g)``.
+
+    An edge of weight 0 is left out, and so is its gradient.
+    """
 
     @staticmethod
     def forward(
@@ -111,17 +115,19 @@ class Normalise(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (grad,) = grads
         scores, weight, values = ctx.saved_tensors
+        wants_weight = ctx.needs_input_grad[2]
         if torch.is_grad_enabled():  # asked to be differentiable: recompute through autograd
             values = Normalise.apply(ctx.graph, scores, weight, ctx.kind, ctx.over)
+        if torch.is_grad_enabled() or wants_weight:
             flow = values * grad
             total = Spread.apply(ctx.graph, GroupSum.apply(ctx.graph, flow, ctx.over), ctx.over)
             d_scores = flow - values * total
+            d_weight = d_scores / torch.where(weight == 0, 1.0, weight) if wants_weight else None
             if ctx.kind == "squareplus":
                 d_scores = d_scores * (scores.square() + 4).rsqrt()
-        else:
-            d_scores = backend(scores).normalise_backward(
-                ctx.graph, grad, values, scores, ctx.kind, ctx.over
-            )
+            return None, d_scores, d_weight, None, None
+        how = (ctx.kind, ctx.over)
+        d_scores = backend(scores).normalise_backward(ctx.graph, grad, values, scores, *how)
         return None, d_scores, None, None, None
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ..graph import Graph, Pattern
+from ..graph import Graph
+from ..pattern import Pattern
 
 # what torch says of its CSR tensors, once in every process; the products used here are tested
 for _said in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
@@ -38,16 +38,14 @@ def _blocks(graph: Pattern, count: int) -> tuple[Tensor, Tensor]:
     pointer, index = graph.rowptr, graph.col
     if count == 1:
         return pointer, index
-    known = _KNOWN.setdefault(graph, {})
-    if count not in known:
+
+    def make() -> tuple[Tensor, Tensor]:
         block = torch.arange(count, dtype=index.dtype, device=index.device)[:, None]
         starts = (pointer[:-1] + block * graph.num_edges).flatten()
         end = pointer.new_full((1,), count * graph.num_edges)
-        known[count] = torch.cat([starts, end]), (index + block * graph.cols).flatten()
-    return known[count]
+        return torch.cat([starts, end]), (index + block * graph.cols).flatten()
 
-
-_KNOWN: WeakKeyDictionary[Pattern, dict[int, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+    return graph.once(("blocks", count), make)
 
 
 def _pieces(graph: Pattern, count: int) -> Iterator[slice]:

@@ -8,12 +8,11 @@ cut into segments whose partial results a second pass puts together in a fixed o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ..graph import Pattern
+from ..pattern import Pattern
 
 SHORT = 64  # a row of at most so many edges is walked in order, a longer one by many lanes at once
 CHUNK = 512  # a row of more than so many edges is cut into segments of at most so many
@@ -50,22 +49,18 @@ class Plan:
         return self.split_node.numel()
 
 
-_plans: WeakKeyDictionary[Pattern, dict[tuple[str, int, int], Plan]] = WeakKeyDictionary()
-
-
 def plan(graph: Pattern, over: str) -> Plan:
     """The work list of the rows or columns, made once for each graph.
 
     Making it waits for the device: call a verb once on a graph before capturing it in a CUDA graph.
     """
-    key = (over, SHORT, CHUNK)
-    made = _plans.setdefault(graph, {})
-    if key not in made:
+
+    def make() -> Plan:
         if over == "rows":
-            made[key] = _make(graph, SHORT, CHUNK)
-        else:
-            made[key] = replace(plan(graph.transposed, "rows"), edge=graph.perm)
-    return made[key]
+            return _make(graph, SHORT, CHUNK)
+        return replace(plan(graph.transposed, "rows"), edge=graph.perm)
+
+    return graph.once(("plan", over, SHORT, CHUNK), make)
 
 
 def _make(graph: Pattern, short: int, chunk: int) -> Plan:

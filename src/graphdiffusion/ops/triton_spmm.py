@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..graph import Pattern
+from ..pattern import Pattern
 from .triton_launch import (
     accumulator,
     combine,

@@ -9,7 +9,7 @@ from scipy import sparse
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..graph import _checked_edges, _checked_weight
+from ..graph import _check_weight, _checked_edges
 
 Normalisation = Literal["sym", "rw"]
 
@@ -26,13 +26,13 @@ def adjacency(
             is given a self-loop of weight 1, for a stochastic matrix has no empty row.
     """
     edge_index, n = _checked_edges(edge_index, num_nodes)
-    weight = _checked_weight(edge_weight, edge_index)
+    _check_weight(edge_weight, edge_index)
     if not 0 <= self_loops < float("inf"):
         raise ArgumentError(f"self_loops must be a finite weight ≥ 0, got {self_loops}.")
     source, target = edge_index.cpu().numpy()
-    values = np.ones(len(source)) if weight is None else weight.cpu().double().numpy()
+    values = np.ones(len(source)) if edge_weight is None else edge_weight.detach().cpu().double().numpy()
     matrix = sparse.csr_array((values, (target, source)), shape=(n, n))  # duplicates add up
-    if weight is None:
+    if edge_weight is None:
         matrix.data[:] = 1.0
     loops = np.full(n, float(self_loops))
     loops[(matrix.sum(1) + loops) == 0] = 1.0

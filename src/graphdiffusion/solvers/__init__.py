@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -88,11 +89,12 @@ def integrate(
         raise ArgumentError(
             f"gradient must be 'backprop', 'checkpoint', 'adjoint' or an Adjoint, got {gradient!r}."
         )
+    stops = end.unsqueeze(0) if times is None else torch.cat([times, end.expand_as(times[:1])])
     if check and isinstance(solver, FixedStep):
         warn_if_unstable(solver, _rate(dynamics))
+        solver.check_capacity(stops.diff(dim=0, prepend=torch.zeros_like(stops[:1])))
     stats = Stats()
     if isinstance(solver, Exponential):
-        stops = end.unsqueeze(0) if times is None else torch.cat([times, end.expand_as(times[:1])])
         states = solver.solve(_flow(dynamics), x0, stops, stats, gradient != "backprop")
         if times is None:
             solution = Solution(states.squeeze(0), stats)
@@ -100,12 +102,8 @@ def integrate(
             solution = Solution(states[-1], stats, states[:-1])
     else:
         solution = _march(dynamics, x0, end, times, solver, gradient, stats)
-    if check and not bool(torch.isfinite(solution.state).all()):
-        raise NonFiniteError(
-            f"the state at the end, T = {float(end.detach().max()):g}, holds NaN or infinity after "
-            f"{stats}. An unstable step (theorem 1) or a diverged training does this: take a smaller step, "
-            "SemiImplicitEuler or Exponential."
-        )
+    if check:
+        _check_result(solution, end)
     # a copy: what the backward pass recomputes is no part of it
     return replace(solution, stats=replace(stats))
 
@@ -188,6 +186,22 @@ def _check_state(dynamics: Any, x0: Tensor, check: bool) -> None:
         )
 
 
+def _check_result(solution: Solution, end: Tensor) -> None:
+    if bool(torch.isfinite(solution.state).all()):
+        return
+    lost = solution.stats.lost
+    if math.isfinite(lost):
+        raise NonFiniteError(
+            f"the state became NaN or infinite at t = {lost:g}. Check the inputs for extreme values, lower "
+            "the learning rate, or bound α."
+        )
+    raise NonFiniteError(
+        f"the state at the end, T = {float(end.detach().max()):g}, holds NaN or infinity after "
+        f"{solution.stats}. An unstable step (theorem 1) or a diverged training does this: take a smaller "
+        "step, SemiImplicitEuler or Exponential."
+    )
+
+
 def _flow(dynamics: Any) -> Flow:
     if not isinstance(dynamics, Flow):
         raise ArgumentError(
@@ -198,4 +212,4 @@ def _flow(dynamics: Any) -> Flow:
 
 
 def _rate(dynamics: Any) -> float:
-    return float(dynamics.alpha().detach().abs().max()) if isinstance(dynamics, Flow) else 1.0
+    return float(dynamics.rate.max()) if isinstance(dynamics, Flow) else 1.0

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError, NonFiniteError, StepSizeUnderflow
+from ..errors import ArgumentError, StepSizeUnderflow
 from . import tableaux
 from .solution import Counted, Field, Stats, too_many_evaluations
 from .stepping import Solver, State, runge_kutta, segmented, weighted
@@ -93,7 +93,13 @@ class Adaptive(Solver):
             else:
                 stats.rejected += 1
                 if not h > _smallest(x) * stop:
-                    self._give_up(t, h, new)
+                    if bool(torch.isfinite(new).all()):
+                        raise _underflow(t, h)
+                    # as for members: a state that turned NaN is the result
+                    stats.lost = min(stats.lost, t)
+                    taken.append(math.nan)
+                    x = new * math.nan
+                    break
             factor = self.safety * max(ratio, 1e-10) ** (-1 / self.order)
             # in this order of arguments, max takes NaN for the smallest factor
             size = h * min(max(self.shrink, factor), self.grow if ratio <= 1 else 1.0)
@@ -122,11 +128,12 @@ class Adaptive(Solver):
             refused = active & ~accept
             tiny = refused & ~(h > _smallest(x) * end)
             if bool(tiny.any()):
-                # a member that turned NaN is let go, with its NaN; the others go on
+                # a member that turned NaN ends with NaN; the others go on
                 lost = tiny & ~torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True)
                 if bool((failing := tiny & ~lost).any()):
                     at = failing.flatten().nonzero()[0]
                     raise _underflow(float(t.flatten()[at]), float(h.flatten()[at]), failing[..., 0, 0])
+                stats.lost = min(stats.lost, float(t[lost].min()))
                 accept, last, h = accept | lost, last | lost, torch.where(lost, torch.nan, h)
                 new = torch.where(lost, torch.nan, new)
             x = torch.where(accept, new, x)
@@ -204,14 +211,6 @@ class Adaptive(Solver):
                 largest <= 1e-15, (h0 * 1e-3).clamp_min(1e-6), (0.01 / largest) ** (1 / (self.order + 1))
             )
             return torch.minimum(torch.minimum(100 * h0, h1), span)
-
-    def _give_up(self, t: float, h: float, new: Tensor) -> None:
-        if not bool(torch.isfinite(new).all()):
-            raise NonFiniteError(
-                f"the state became NaN or infinite at t = {t:g}. Check the inputs for extreme values, "
-                "lower the learning rate, or bound α."
-            )
-        raise _underflow(t, h)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rtol={self.rtol}, atol={self.atol})"

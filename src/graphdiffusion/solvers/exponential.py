@@ -24,11 +24,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..dynamics import Flow, Source
-from ..errors import ArgumentError
-from ..graph import Graph, Pattern
+from ..errors import ArgumentError, SolverError
+from ..graph import Graph
 from ..ops.backends import backend
 from ..ops.functions import turned
+from ..pattern import Pattern
 from .solution import Stats
+
+MOST_TERMS = 10**6  # of one series
 
 
 class Exponential:
@@ -37,7 +40,8 @@ class Exponential:
     Args:
         tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in
             float64.
-        terms: Number of products, if it is known: λ is then not read from the device.
+        terms: Capacity: so many products are taken, and λ is not read from the device. A member that needs
+            more is NaN at the end.
     """
 
     def __init__(self, *, tolerance: float | None = None, terms: int | None = None) -> None:
@@ -51,13 +55,16 @@ class Exponential:
         """x at the times ``(m, ..., 1, 1)`` → ``(m, ..., n, d)``."""
         if not isinstance(flow, Flow) or not flow.is_linear:
             raise ArgumentError(
-                "Exponential integrates the linear model only: Diffusion(..., linear=True) with constant "
-                "α and constant sources. Take DormandPrince or another scheme for this equation."
+                "Exponential integrates the linear model only: Diffusion(..., linear=True) with attention, "
+                "α and sources that are constant in time. Take DormandPrince or another scheme for this "
+                "equation."
             )
         assert flow.values is not None
         tolerance = self.tolerance or default_tolerance(x0.dtype)
         rate = flow.alpha().double() * times
-        terms = self.terms if self.terms is not None else number_of_terms(rate, tolerance)
+        terms = self.terms
+        if terms is None:  # the last time is the longest
+            terms = number_of_terms(rate[-1, ..., 0, 0].expand(x0.shape[:-2]), tolerance)
         powers, sources = coefficients(rate, times, terms, tolerance)
         stats.evaluations += terms
         stats.accepted += 1
@@ -90,34 +97,52 @@ def default_tolerance(dtype: torch.dtype) -> float:
 
 
 def number_of_terms(rate: Tensor, tolerance: float) -> int:
-    """Smallest K for which a Poisson variable of mean λ exceeds K with probability below tolerance."""
-    # a diverged member asks for no terms
-    smallest, largest = (float(v) for v in rate.detach().nan_to_num(0.0).aminmax())
-    if not 0 <= smallest <= largest < 1e6:
-        raise ArgumentError(
-            f"Exponential needs 0 ≤ λ = αT < 10⁶, got λ = {largest:g} (smallest {smallest:g})."
+    """Smallest K ≥ 1 for which a Poisson variable of mean λ exceeds K with probability below tolerance.
+
+    One term at least: the first power of A carries the gradients of A, α and T, however small λ is.
+
+    Args:
+        rate: λ of each member, ``(*members)``; NaN needs none.
+    """
+    known = rate.detach().nan_to_num(0.0, posinf=torch.inf, neginf=-torch.inf)
+    outside = (known < 0) | (known >= MOST_TERMS)
+    if bool(outside.any()):
+        worst = float(known[outside].flatten()[0])
+        raise SolverError(
+            f"Exponential needs 0 ≤ λ = αT < {MOST_TERMS:,}, got λ = {worst:g}. A learnt α or T may have "
+            "diverged: lower the learning rate.",
+            outside,
         )
+    largest = float(known.max())
     # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
     log = -math.log(tolerance)
     bound = math.ceil(largest + log / 3 + math.sqrt(log**2 / 9 + 2 * log * largest)) + 1
-    return int((gammainc(np.arange(1, bound + 1), largest) > tolerance).sum())
+    return max(1, int((gammainc(np.arange(1, bound + 1), largest) > tolerance).sum()))
 
 
 def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> tuple[Tensor, Tensor]:
     """``p_k`` and ``T Σ_{i≥k} p_i/(i+1)``: rate, times ``(m, ..., 1, 1)`` → ``(m, ..., 1, terms+1)``.
 
-    Computed in float64 and in log space. Terms whose tail lies below the tolerance are set to zero
-    member by member, so that a member's result does not depend on the others; the rest is
-    normalised to sum to one.
+    Computed in float64, for λ ≥ 1 in log space. Terms from the second on whose tail lies below the
+    tolerance are set to zero member by member, so that a member's result does not depend on the others; the
+    rest is normalised to sum to one. Where more terms would be needed, the result is NaN.
     """
     k = torch.arange(terms + 1, dtype=torch.float64, device=rate.device)
-    safe = rate.clamp_min(1e-300)
-    p = torch.exp(k * safe.log() - rate - torch.lgamma(k + 1))
+    # each branch sees only arguments at which its value and slope are finite
+    small, large = rate.clamp_max(1.0), rate.clamp_min(1.0)
+    factorial = torch.lgamma(k + 1)
+    p = torch.where(
+        rate < 1,
+        small**k * torch.exp(-small - factorial),
+        torch.exp(k * large.log() - large - factorial),
+    )
     with torch.no_grad():
-        tail = torch.special.gammainc(k.clamp_min(1), rate.detach().expand_as(p))
-        kept = (k == 0) | (tail > tolerance)
+        known = rate.detach().expand_as(p)
+        kept = (k <= 1) | (torch.special.gammainc(k.clamp_min(1), known) > tolerance)
+        beyond = torch.special.gammainc(torch.full_like(rate.detach(), terms + 1), rate.detach())
     p = torch.where(kept, p, 0.0)
-    p = p / p.sum(-1, keepdim=True)
+    # 1%: capacities are computed with another gammainc, and perhaps from another rounding of λ
+    p = torch.where(beyond <= 1.01 * tolerance, p / p.sum(-1, keepdim=True), torch.nan)
     share = p / (k + 1)
     return p, times * share.flip(-1).cumsum(-1).flip(-1)
 

@@ -29,7 +29,8 @@ class Adjoint:
 
     Args:
         solver: Scheme of the backward pass, with tolerances of its own.
-        segment: Length of a segment, in units of time.
+        segment: Length of a segment in units of 1/α, so that errors grow by no more than
+            :math:`e^{2\,\mathrm{segment}}`; in units of time where α is less than 1 or not known.
     """
 
     solver: Solver = field(default_factory=lambda: DormandPrince(rtol=1e-5, atol=1e-7))
@@ -42,11 +43,13 @@ class Adjoint:
     def advance(
         self, forward: Solver, flow: BoundField, x: Tensor, start: Tensor, end: Tensor, stats: Stats
     ) -> Tensor:
-        pieces = max(1, math.ceil(float((end - start).detach().max()) / self.segment - 1e-9))
+        rate = flow.rate.double().clamp_min(1) if isinstance(flow, Flow) else end.new_ones(1, 1)
+        length = self.segment / rate  # of each member
+        pieces = max(1, math.ceil(float(((end - start).detach() / length).max()) - 1e-9))
         for k in range(pieces):
             # the cuts of a member do not depend on how long the others go on
-            left = torch.minimum(start + k * self.segment, end)
-            right = end if k == pieces - 1 else torch.minimum(start + (k + 1) * self.segment, end)
+            left = torch.minimum(start + k * length, end)
+            right = end if k == pieces - 1 else torch.minimum(start + (k + 1) * length, end)
             x = _Adjoint.apply(flow, forward, self.solver, stats, x, left, right, *flow.tensors)
         return x
 

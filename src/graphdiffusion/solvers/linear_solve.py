@@ -1,7 +1,11 @@
-r"""Solve :math:`((1 + c)I - cA)\,y = b` for a stochastic A, differentiably.
+r"""Solve :math:`(I + c(D - A))\,y = b` for a stochastic A, differentiably.
 
-The matrix is strictly diagonally dominant (appendix E), so the solution exists for every c ≥ 0.
-The gradient follows from the implicit function theorem: one solve with the transpose.
+D holds the row sums of A (the column sums where columns are normalised): the identity, but for rounding,
+which a large c would make visible. So constants, or mass, are kept exactly. The matrix is strictly
+diagonally dominant (appendix E), and its inverse has norm 1 (in the maximum norm for rows, in the norm of
+sums for columns): the error of y is at most the residual. The gradient follows from the implicit function
+theorem, with one solve of the transposed system. Everything is computed in float64: a state in float32
+cannot hold the differences between neighbours on which c acts.
 """
 
 from __future__ import annotations
@@ -14,8 +18,11 @@ from torch.autograd import Function
 
 from ..errors import NotConverged
 from ..graph import Graph
-from ..ops import group_sum, propagate, score
+from ..ops import Over, group_sum, propagate, score, spread
 from .solution import Stats
+
+FLOOR = 8 * torch.finfo(torch.float64).eps  # residual that rounding leaves, times ‖I + c(D − A)‖
+COARSEST = 1e-6  # a floor above this is refused
 
 
 def solve(
@@ -24,12 +31,14 @@ def solve(
     c: Tensor,
     b: Tensor,
     *,
+    over: Over,
     tolerance: float,
     max_iterations: int,
     stats: Stats,
 ) -> Tensor:
     """The solution y ``(..., n, d)``; values ``(..., E)``, c ``(..., 1, 1)``, b ``(..., n, d)``."""
-    return _Solve.apply(graph, values, c, b, False, tolerance, max_iterations, stats)
+    wide = (values.double(), c.double(), b.double())
+    return _Solve.apply(graph, *wide, False, over, tolerance, max_iterations, stats).to(b.dtype)
 
 
 class _Solve(Function):
@@ -41,12 +50,14 @@ class _Solve(Function):
         c: Tensor,
         b: Tensor,
         transpose: bool,
+        over: Over,
         tolerance: float,
         max_iterations: int,
         stats: Stats,
     ) -> Tensor:
-        y = bicgstab(graph, values, c, b, transpose, tolerance, max_iterations, stats)
-        ctx.graph, ctx.transpose, ctx.how = graph, transpose, (tolerance, max_iterations, stats)
+        y = bicgstab(graph, values, c, b, transpose, over, tolerance, max_iterations, stats)
+        ctx.graph, ctx.transpose, ctx.over = graph, transpose, over
+        ctx.how = (over, tolerance, max_iterations, stats)
         ctx.save_for_backward(values, c, y)
         return y
 
@@ -54,19 +65,19 @@ class _Solve(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         values, c, y = ctx.saved_tensors
         graph = ctx.graph
-        # B y = b  ⇒  db = B⁻ᵀ g, and dB = −(B⁻ᵀ g) yᵀ, where dB/dA = −c and dB/dc = I − A
+        # B y = b  ⇒  db = B⁻ᵀ g, and dB = −(B⁻ᵀ g) yᵀ, where B = I + c(D − A)
         u = _Solve.apply(graph, values, c, grads[0], not ctx.transpose, *ctx.how)
         d_values = d_c = None
         if ctx.needs_input_grad[1]:
             left, right = (y, u) if ctx.transpose else (u, y)
-            d_values = _reduced(score(graph, left, right) * c.squeeze(-1), values)
+            own = spread(graph, (u * y).sum(-1), ctx.over)
+            d_values = ((score(graph, left, right) - own) * c.squeeze(-1)).sum_to_size(values.shape)
         if ctx.needs_input_grad[2]:
-            d_c = _reduced(u * (propagate(graph, values, y, transpose=ctx.transpose) - y), c)
-        return None, d_values, d_c, u, None, None, None, None
-
-
-def _reduced(grad: Tensor, like: Tensor) -> Tensor:
-    return grad.sum_to_size(like.shape)
+            change = (
+                propagate(graph, values, y, transpose=ctx.transpose) - _degree(graph, values, ctx.over) * y
+            )
+            d_c = (u * change).sum_to_size(c.shape)
+        return None, d_values, d_c, u, None, None, None, None, None
 
 
 def bicgstab(
@@ -75,35 +86,47 @@ def bicgstab(
     c: Tensor,
     b: Tensor,
     transpose: bool,
+    over: Over,
     tolerance: float,
     max_iterations: int,
     stats: Stats,
 ) -> Tensor:
     """BiCGStab with Jacobi scaling, every channel of every member a system of its own.
 
-    A channel stops moving once its residual is at most ``tolerance·‖b‖``. Where the method breaks
-    down, the fixed-point iteration ``y ← (b + cAy)/(1 + c)``, which always converges, takes over.
+    A channel stops moving once its residual is at most ``tolerance·‖b‖``, or what rounding leaves. Where
+    the method breaks down it takes a step of Jacobi's iteration, which always converges, and starts again.
     """
-    diagonal = 1 + c - c * _diagonal(graph, values).unsqueeze(-1)
+    degree = _degree(graph, values, over)
+    diagonal = 1 + c * (degree - _loops(graph, values))
 
     def apply(y: Tensor) -> Tensor:
-        return (1 + c) * y - c * propagate(graph, values, y, transpose=transpose)
+        return y + c * (degree * y - propagate(graph, values, y, transpose=transpose))
 
     def dot(u: Tensor, v: Tensor) -> Tensor:
         return (u * v).sum(-2, keepdim=True)
 
-    # rounding alone leaves a residual of about eps·‖I − cĀ‖
-    floor = 8 * torch.finfo(b.dtype).eps * (1 + c.abs())
-    goal = floor.clamp_min(tolerance) * b.norm(dim=-2, keepdim=True)
-    y = b / diagonal
-    r = b - apply(y)
+    def size(r: Tensor) -> Tensor:
+        return r.norm(dim=-2, keepdim=True)
+
+    floor = FLOOR * (1 + c.abs())
+    _require(c, floor)
+    goal = floor.clamp_min(tolerance) * size(b)
+    y, r = b, b - apply(b)  # for small c the answer is near b, for large c a smooth part of it
+    going = size(r) > goal
+    fresh = torch.ones_like(going)  # channels that start from their residual
     shadow, p, v = r, torch.zeros_like(r), torch.zeros_like(r)
     rho = alpha = omega = torch.ones_like(goal)
-    going = r.norm(dim=-2, keepdim=True) > goal
-    stuck = torch.zeros_like(going)
-    for _ in range(max_iterations):
-        if not bool(going.any()):
+    for iteration in range(max_iterations + 1):
+        if not bool(going.any()):  # the residual of the recurrence drifts: compute the true one
+            r = b - apply(y)
+            going = fresh = size(r) > goal
+            if not bool(going.any()):
+                return y
+        if iteration == max_iterations:
             break
+        shadow = torch.where(fresh, r, shadow)
+        p, v = (torch.where(fresh, 0.0, u) for u in (p, v))
+        rho, alpha, omega = (torch.where(fresh, 1.0, u) for u in (rho, alpha, omega))
         rho_new = dot(shadow, r)
         beta = _ratio(rho_new, rho) * _ratio(alpha, omega)
         p = r + beta * (p - omega * v)
@@ -115,50 +138,42 @@ def bicgstab(
         w = apply(s_hat)
         omega = _ratio(dot(w, s), dot(w, w))
         move = alpha * p_hat + omega * s_hat
-        y = torch.where(going, y + move, y)
-        r = torch.where(going, s - omega * w, r)
         rho = rho_new
-        stats.inner_iterations += 1
-        broken = (rho == 0) | (omega == 0) | ~torch.isfinite(move).all(-2, keepdim=True)
-        stuck = stuck | (going & broken)
-        going = going & ~broken & (r.norm(dim=-2, keepdim=True) > goal)
-    return _fixed_point(apply, y, c, b, goal, going | stuck, max_iterations, stats)
-
-
-def _fixed_point(
-    apply: Any,
-    y: Tensor,
-    c: Tensor,
-    b: Tensor,
-    goal: Tensor,
-    going: Tensor,
-    max_iterations: int,
-    stats: Stats,
-) -> Tensor:
-    """Only the channels that are still ``going`` move: the others have what they would have alone."""
-    if not bool(going.any()):
-        return y
-    y = torch.where(going & ~torch.isfinite(y).all(-2, keepdim=True), b, y)
-    # the error shrinks by c/(1+c) in each iteration
-    limit = max_iterations + int(40 * (1 + float(c.abs().max())))
-    for _ in range(limit):
-        r = b - apply(y)
-        going = going & (r.norm(dim=-2, keepdim=True) > goal)
-        if not bool(going.any()):
-            return y
-        y = torch.where(going, y + r / (1 + c), y)
+        fresh = going & ((rho == 0) | (omega == 0) | ~torch.isfinite(move).all(-2, keepdim=True))
+        y = torch.where(going, y + torch.where(fresh, r / diagonal, move), y)
+        r = torch.where(going, s - omega * w, r)
+        if bool(fresh.any()):
+            r = torch.where(fresh, b - apply(y), r)
+        going = going & (size(r) > goal)
         stats.inner_iterations += 1
     raise NotConverged(
-        f"the linear solve of the semi-implicit scheme did not reach its tolerance in {limit} "
-        f"iterations at τα = {float(c.max()):g} (residual {float(r.norm(dim=-2).max()):.3g}). Loosen "
-        "the tolerance, raise max_iterations or compute in float64.",
+        f"the linear solve of the semi-implicit scheme did not reach its tolerance in {max_iterations} "
+        f"iterations at τα = {float(c.max()):g} (residual {float(size(r).max()):.3g}). Take a smaller "
+        "step, loosen the tolerance or raise max_iterations.",
         going[..., 0, :].any(-1),
     )
 
 
-def _diagonal(graph: Graph, values: Tensor) -> Tensor:
+def _require(c: Tensor, floor: Tensor) -> None:
+    """Refuse a system in which rounding leaves fewer than six digits."""
+    hopeless = floor > COARSEST
+    if bool(hopeless.any()):
+        raise NotConverged(
+            f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit scheme: "
+            f"rounding would leave a residual of {float(floor.max()):.1g}. Take a smaller step or α.",
+            hopeless[..., 0, 0],
+        )
+
+
+def _degree(graph: Graph, values: Tensor, over: Over) -> Tensor:
+    """Row or column sums, ``(..., n, 1)``."""
+    return group_sum(graph, values, over).unsqueeze(-1)
+
+
+def _loops(graph: Graph, values: Tensor) -> Tensor:
+    """The diagonal of A, ``(..., n, 1)``."""
     loops = (graph.row == graph.col).to(values.dtype)
-    return group_sum(graph, values * loops, "rows")
+    return group_sum(graph, values * loops, "rows").unsqueeze(-1)
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -60,6 +61,7 @@ class Stats:
         inner_iterations: Iterations of linear solves or of the corrector, over all steps.
         last_step: Size of the last step, one for each member.
         spent: Evaluations that an adaptive scheme would have needed for each member alone.
+        lost: Time at which an adaptive scheme first met a state that is NaN or infinite; ∞ where none was.
     """
 
     evaluations: int = 0
@@ -68,6 +70,7 @@ class Stats:
     inner_iterations: int = 0
     last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
     spent: Tensor = field(default_factory=lambda: torch.zeros(()), repr=False)
+    lost: float = field(default=math.inf, repr=False)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import ArgumentError, StabilityWarning
+from ..errors import ArgumentError, StabilityWarning, TooManyEvaluations
 from ..ops import combine
 from .solution import Counted, Field, Stats
 from .tableaux import Tableau
 
 State = tuple[Tensor, ...]  # the solution first, then what the scheme remembers
+
+MOST_STEPS = 10**6  # of one integration
 
 
 class Solver:
@@ -69,13 +71,15 @@ class FixedStep(Solver):
     Args:
         step_size: The largest step τ. The interval is cut into the fewest equal steps no longer than
             that; members with different T take different numbers of steps.
-        max_steps: Number of steps of the longest member, if it is known: reading T from the device is
-            then not needed.
+        max_steps: Capacity: the loop takes so many steps, and T is not read from the device. A member that
+            needs fewer takes the rest with size zero; one that needs more is NaN at the end.
     """
 
     def __init__(self, step_size: float = 0.5, *, max_steps: int | None = None) -> None:
         if not (0 < step_size < math.inf):
             raise ArgumentError(f"step_size must be a positive number, got {step_size}.")
+        if max_steps is not None and max_steps < 1:
+            raise ArgumentError(f"max_steps must be at least 1, got {max_steps}.")
         self.step_size, self.max_steps = step_size, max_steps
 
     def begin(self, field: Field, t: Tensor, x: Tensor) -> State:
@@ -89,8 +93,11 @@ class FixedStep(Solver):
     ) -> Tensor:
         counted = Counted(field, stats, None)
         span = end - start
-        steps = torch.ceil(span.detach() / self.step_size - 1e-6).clamp_min(1)
-        longest = self.max_steps or int(steps.max())
+        steps = self.steps(span.detach())
+        longest = self.max_steps
+        if longest is None:
+            longest = self.longest(steps[..., 0, 0].expand(x.shape[:-2]))
+        together = self.max_steps is None and steps.numel() == 1  # all members arrive in the last step
         size = span / steps
         stats.last_step = size.detach()
         stats.accepted += longest
@@ -98,12 +105,43 @@ class FixedStep(Solver):
         def march(state: State, first: int, last: int) -> State:
             for index in range(first, last):
                 t = start + index * size
-                # a member that has arrived takes steps of size zero
-                h = size if steps.numel() == 1 else torch.where(index < steps, size, 0.0)
-                state = self.step(counted, t, h.to(x.dtype), state, index, stats)
+                if together:
+                    state = self.step(counted, t, size.to(x.dtype), state, index, stats)
+                    continue
+                # a member that has arrived takes steps of size zero; selected, because 0 · ∞ is NaN
+                going = index < steps
+                h = torch.where(going, size, 0.0)
+                new, *memory = self.step(counted, t, h.to(x.dtype), state, index, stats)
+                state = (torch.where(going, new, state[0]), *memory)
             return state
 
-        return segmented(march, self.begin(counted, start, x), longest, thrifty)[0]
+        out = segmented(march, self.begin(counted, start, x), longest, thrifty)[0]
+        return out if together else torch.where(steps <= longest, out, torch.nan)
+
+    def steps(self, span: Tensor) -> Tensor:
+        """Number of steps for a time span, as floats; NaN where the span is NaN."""
+        return torch.ceil(span / self.step_size - 1e-6).clamp_min(1)
+
+    def check_capacity(self, spans: Tensor) -> None:
+        """Refuse to integrate over spans that need more than ``max_steps``."""
+        needed = self.steps(spans.detach()).max()
+        if self.max_steps is not None and bool(needed > self.max_steps):
+            raise ArgumentError(
+                f"{int(needed)} steps of τ = {self.step_size:g} are needed, but max_steps is "
+                f"{self.max_steps}: raise it, or leave it out."
+            )
+
+    def longest(self, steps: Tensor) -> int:
+        """Steps of the member that needs most, of all members ``(*members)``; NaN needs one."""
+        longest = float(steps.nan_to_num(1.0, posinf=torch.inf).max())
+        if longest > MOST_STEPS:
+            raise TooManyEvaluations(
+                f"the integration needs {longest:.3g} steps of τ = {self.step_size:g}; at most "
+                f"{MOST_STEPS:,} are taken. A learnt T may have diverged: lower the learning rate, or take "
+                "a larger step.",
+                steps > MOST_STEPS,
+            )
+        return int(longest)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(step_size={self.step_size})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
+from ..nn.diffusion import SHORTEST
 from ..ops import torch_backend
 from ..ops.backends import backend
 from ..solvers import Exponential, FixedStep
@@ -34,7 +36,21 @@ def can_capture(population: Population) -> bool:
     on_gpu = population.loss.device.type == "cuda" and backend(population.loss) is not torch_backend
     # the corrector of an implicit scheme asks the device whether it has converged
     fixed = isinstance(solver, FixedStep) and solver.explicit
-    return on_gpu and gradient == "backprop" and (fixed or isinstance(solver, Exponential))
+    known = fixed or isinstance(solver, Exponential)
+    return on_gpu and gradient == "backprop" and known and has_bound(population)
+
+
+def has_bound(population: Population) -> bool:
+    """Whether it is known before an update how much room the solver needs after it."""
+    return math.isfinite(REACH[population.config.optimiser]) or not learns_room(population)
+
+
+def learns_room(population: Population) -> bool:
+    """Whether training changes how much room the solver needs."""
+    learnt = {"model.diffusion.time"}
+    if isinstance(population.face.model.diffusion.solver, Exponential):
+        learnt.add("model.diffusion.equation.alpha.raw")
+    return not learnt.isdisjoint(population.parameters)
 
 
 class CapturedStep:
@@ -53,7 +69,7 @@ class CapturedStep:
             self.population.compute()
             seen.add(shape)
             return
-        if self.graph is None or self._moves():
+        if self.graph is None or learns_room(self.population):
             needed = self._needed()
             left = self.population.config.epochs - self.population.epochs_done
             if self.graph is not None and needed > self.room:
@@ -64,13 +80,6 @@ class CapturedStep:
         assert self.graph is not None
         self.graph.replay()
 
-    def _moves(self) -> bool:
-        """Whether training changes how much room is needed."""
-        learnt = {"model.diffusion.time"}
-        if isinstance(self.population.face.model.diffusion.solver, Exponential):
-            learnt.add("model.diffusion.equation.alpha.raw")
-        return not learnt.isdisjoint(self.population.parameters)
-
     def _needed(self) -> int:
         """Products or steps of the member that needs most, in this step.
 
@@ -79,14 +88,14 @@ class CapturedStep:
         layer = self.population.face.model.diffusion
         optimiser = self.population.optimiser
         reach = REACH[self.population.config.optimiser] * optimiser.rate.double()
-        time = self._grown("model.diffusion.time", reach)
+        time = self._grown("model.diffusion.time", reach).clamp_min(SHORTEST)
         longest = time * max(self.population.fractions or [1.0])
         if isinstance(layer.solver, Exponential):
             alpha = self._grown("model.diffusion.equation.alpha.raw", reach)
             alpha = torch.sigmoid(alpha) if layer.equation.alpha.bounded else alpha
             return number_of_terms(alpha * longest, default_tolerance(torch.float32))
         assert isinstance(layer.solver, FixedStep)
-        return int(torch.ceil(longest / layer.solver.step_size).nan_to_num(0.0).max())
+        return layer.solver.longest(layer.solver.steps(longest))
 
     def _grown(self, name: str, reach: Tensor) -> Tensor:
         """A number of each member, ``(P,)``, as large as one update can make it if it is learnt."""

@@ -92,8 +92,15 @@ def _sgd(g: Tensor, m: State, step: Tensor) -> tuple[Tensor, Tensor | float]:
     return m["velocity"].mul_(0.9).add_(g), 1.0
 
 
-# The longest step of one parameter, in rates: bounds of the rules above. SGD's has no bound.
-REACH = {"adam": 0.1 / math.sqrt(0.001), "adamax": 1.0, "rmsprop": 10.0, "sgd": 10.0}
+# The longest step of one parameter, in rates, whatever the gradients were. Adam: by Cauchy-Schwarz,
+# |Σ 0.1·0.9ᵏ g_k| ≤ 0.1 (Σ (0.81/0.999)ᵏ)^½ (Σ 0.999ᵏ g_k²)^½. Adamax: |g_k| ≤ 0.999⁻ᵏ times its largest.
+# RMSprop: the mean square holds 0.01 g². SGD has no bound.
+REACH = {
+    "adam": 0.1 / math.sqrt(0.001 * (1 - 0.81 / 0.999)),
+    "adamax": 0.1 / (1 - 0.9 / 0.999),
+    "rmsprop": 10.0,
+    "sgd": math.inf,
+}
 
 Rule = Callable[[Tensor, State, Tensor], tuple[Tensor, Tensor | float]]
 

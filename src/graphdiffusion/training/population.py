@@ -16,14 +16,14 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, one_hot
 
 from ..data import Split
-from ..errors import ConfigError, SolverError
+from ..errors import SolverError
 from ..nn import GRAND, Output
 from ..ops.noise import derive, random_bits
 from ..solvers import Adaptive
 from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
-from .problem import PER_MEMBER, Member, Problem, build_model, build_solver, member_splits
+from .problem import Member, Problem, build_model, build_solver, member_configs, member_splits
 from .scores import accuracy, surprise
 
 log = logging.getLogger("graphdiffusion")
@@ -57,7 +57,7 @@ class Population:
     ) -> None:
         self.problem, self.config, self.members = problem, config, list(members)
         device = problem.y.device
-        each = [config.but(**_allowed(m.options)) for m in members]
+        each = member_configs(config, members)
         models = [
             build_model(c, problem.in_channels, problem.classes, m.init)
             for c, m in zip(each, members, strict=True)
@@ -304,13 +304,3 @@ _CHANGING = ("epoch", "loss", "score", "best_score", "best_epoch", "best_fractio
 _PER_MEMBER_TENSORS = (
     "label_rate", "tolerance", "train", "val", "test", "seeds", *_CHANGING[1:],
 )  # fmt: skip
-
-
-def _allowed(options: dict[str, Any]) -> dict[str, Any]:
-    for name in options:
-        if name not in PER_MEMBER:
-            raise ConfigError(
-                f"{name} cannot differ between members of one population; those that can: "
-                f"{', '.join(PER_MEMBER)}."
-            )
-    return options

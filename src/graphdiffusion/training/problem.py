@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,12 @@ from .config import Config
 PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
 
 
+# values of these options at which the model has other parameters, so that members must agree on them
+STRUCTURAL: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "alpha": (lambda value: value == 1, "α is fixed at 1 or learnt"),
+    "label_rate": (lambda value: value > 0, "labels are features (above 0) or not (0)"),
+}
+
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
 
 
@@ -94,6 +100,33 @@ def load_problem(config: Config, data: Data | None = None) -> Problem:
     edges = int(data.edge_index.shape[1])
     graph = build_graph(config, data)
     return Problem(data, as_features(data.x), data.y, graph, int(data.y.max()) + 1, edges)
+
+
+def structure(config: Config) -> tuple[bool, ...]:
+    """What members of one population must have in common, of the options that may differ."""
+    return tuple(holds(getattr(config, name)) for name, (holds, _) in STRUCTURAL.items())
+
+
+def member_configs(config: Config, members: Sequence[Member]) -> list[Config]:
+    """The configuration of each member, all of one structure."""
+    found = []
+    for member in members:
+        for name in member.options:
+            if name not in PER_MEMBER:
+                raise ConfigError(
+                    f"{name} cannot differ between members of one population; those that can: "
+                    f"{', '.join(PER_MEMBER)}."
+                )
+        own = config.but(**member.options)
+        for name, (holds, meaning) in STRUCTURAL.items():
+            value, shared = getattr(own, name), getattr(config, name)
+            if holds(value) != holds(shared):
+                raise ConfigError(
+                    f"{name} of member {member.number} is {value:g}, but {shared:g} in the configuration: "
+                    f"{meaning} for all members of a population. Train them in two populations."
+                )
+        found.append(own)
+    return found
 
 
 def build_graph(config: Config, data: Data) -> Graph:
