@@ -26,6 +26,7 @@ from torch.autograd import gradcheck
 from torch.func import functional_call, stack_module_state
 
 from graphdiffusion import diffusivity as module
+from graphdiffusion import ops
 from graphdiffusion.diffusivity import (
     ConstantLaplacian,
     Diffusivity,
@@ -219,3 +220,21 @@ def test_refusals() -> None:
 def test_reads_in_one_line() -> None:
     assert "heads=2, d_k=3, softmax over rows" in repr(make_diffusivity("cosine"))
     assert "reweighted" in repr(ConstantLaplacian())
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0, 3e3])
+def test_kernel_of_features_with_an_offset(small: Graph, offset: float) -> None:
+    """In float32, against the distances themselves: what all features have in common does not cancel."""
+    a = make_diffusivity("kernel").float()
+    with torch.no_grad():  # one map for both sides, so that an offset changes no distance
+        a.key.weight.copy_(a.query.weight)
+        a.key.bias.copy_(a.query.bias)
+    x = normal(small.num_nodes, 3, dtype=torch.float32) + offset
+    q, k = (p(x.double()) for p in (deepcopy(a).double().query, deepcopy(a).double().key))
+    square = (q[:, small.row.long()] - k[:, small.col.long()]).square().sum(-1)
+    scores = (2 * a.log_amplitude.double().flatten(1)).exp() * torch.exp(
+        -square / (2 * (2 * a.log_length.double().flatten(1)).exp())
+    )
+    want = ops.normalise(small, scores).mean(0)
+    # rounding of x itself is all that an offset may cost
+    assert float((a(small, x) - want).abs().max()) < 2e-6 * (1 + offset)

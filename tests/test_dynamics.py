@@ -12,6 +12,7 @@ from graphdiffusion.diffusivity import ConstantLaplacian
 from graphdiffusion.dynamics import Coefficient, Diffusion, Source
 from graphdiffusion.errors import ArgumentError
 from graphdiffusion.graph import Graph
+from graphdiffusion.solvers import Exponential, integrate
 from graphdiffusion.timevarying import TimeVarying
 
 
@@ -166,3 +167,21 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ArgumentError, match=says):
             build()
+
+
+def test_linear_model_with_attention_that_varies_in_time(small: Graph) -> None:
+    """A(x(0), θ(t)): linear in x, but with no closed form."""
+    x0, x = normal(small.num_nodes, 3), normal(small.num_nodes, 3, seed=1)
+    attention = scatter_parameters(TimeVarying(make_diffusivity("cosine"), horizon=2.0))
+    flow = Diffusion(attention, linear=True).to(D).bind(small, x0)
+    assert not flow.is_linear
+    states = []
+    for time in (0.0, 1.2, 2.0):
+        t = torch.tensor(time, dtype=D)
+        a = attention(small, x0, t=t)
+        torch.testing.assert_close(flow.attention(t, x), a)
+        torch.testing.assert_close(flow(t, x), small.dense(a) @ x - x)
+        states.append(flow(t, x))
+    assert float((states[0] - states[1]).detach().abs().max()) > 1e-3
+    with pytest.raises(ArgumentError, match="constant in time"):
+        integrate(flow, x0, 1.0, Exponential())

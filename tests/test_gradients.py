@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import LEARNT, D, make_diffusivity, make_equation, make_graph, normal, scatter_parameters
@@ -305,3 +306,32 @@ def test_learnable_output_times(solver: Any, mode: str, members: bool) -> None:
         (slope,) = torch.autograd.grad(state.sum(), scale, retain_graph=True)
         want = t * flow(torch.tensor(t, dtype=D), state).sum().detach()
         torch.testing.assert_close(slope, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [20.0, 200.0])
+def test_adjoint_of_fast_diffusion(alpha: float) -> None:
+    """Backwards an error grows like e^{2αt}: the segments are measured in αt."""
+    graph = make_graph("random")
+    model = Model(make_equation(alpha=Coefficient(alpha)), graph)
+    x, time = normal(9, 3).requires_grad_(), torch.tensor(40.0 / alpha, dtype=D, requires_grad=True)
+    exact = gradients(model, x, time, DormandPrince(1e-10, 1e-11), "backprop")
+    found = gradients(model, x, time, DormandPrince(1e-8, 1e-9), Adjoint(DormandPrince(1e-7, 1e-8)))
+    for name, value in exact.items():
+        assert float((found[name] - value).norm()) < 1e-4 * (1 + float(value.norm())), name
+
+
+def test_adjoint_with_a_rate_for_each_member_and_for_all_times() -> None:
+    graph = make_graph("random")
+    coefficient = Coefficient(3.0, terms=3, horizon=2.0).to(D)
+    with torch.no_grad():
+        coefficient.raw.copy_(torch.tensor([20.0, 10.0, -5.0], dtype=D)[:, None, None])
+    equation = Diffusion(make_diffusivity("dot/sqrt"), alpha=coefficient).to(D)
+    flow = equation.bind(graph, normal(9, 3))
+    at = torch.stack([flow.alpha(torch.tensor(t, dtype=D)) for t in np.linspace(0, 2, 50)])
+    assert float(at.detach().abs().max()) <= float(flow.rate) <= 35.0
+    x, time = normal(9, 3).requires_grad_(), torch.tensor(2.0, dtype=D, requires_grad=True)
+    model = Model(equation, graph)
+    exact = gradients(model, x, time, DormandPrince(1e-8, 1e-9), "backprop")
+    found = gradients(model, x, time, DormandPrince(1e-8, 1e-9), Adjoint(DormandPrince(1e-7, 1e-8)))
+    for name, value in exact.items():
+        assert float((found[name] - value).norm()) < 1e-4 * (1 + float(value.norm())), name

@@ -258,9 +258,9 @@ def test_structure_is_needed(flow: Flow, small: Graph) -> None:
 
 def test_rate_of_the_exponential(small: Graph) -> None:
     x = normal(small.num_nodes, 3)
-    for alpha, time in ((-0.5, 2.0), (1.0, 2e6)):
+    for alpha, time, says in ((-0.5, 2.0, "got -1:"), (1.0, 2e6, "max_evaluations=1000000")):
         flow = make_equation(linear=True, alpha=alpha).bind(small, x)
-        with pytest.raises(SolverError, match=rf"λ = {alpha * time:g}".replace("+", r"\+")):
+        with pytest.raises(SolverError, match=says):
             integrate(flow, x, time, Exponential())
 
 

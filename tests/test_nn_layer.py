@@ -237,6 +237,43 @@ def test_batch_norm_like_torch():
     torch.testing.assert_close(model.norm(x), torch_norm(x))
 
 
+def test_evaluation_leaves_the_generator_alone():
+    model = GRAND(5, 8, 3, 2.0, heads=2, attention_dim=8)
+    x, edge_index = features(5), edges()
+    for training, draws in ((False, False), (True, True)):
+        model.train(training)
+        before = torch.get_rng_state()
+        model(x, edge_index)
+        assert torch.equal(torch.get_rng_state(), before) is not draws
+
+
+@pytest.mark.parametrize("name", DIFFUSIVITIES)
+def test_every_part_is_reset_once(name):
+    """With the same seed, resetting gives what building gave."""
+
+    def build() -> GRAND:
+        return GRAND(
+            5,
+            8,
+            3,
+            2.0,
+            heads=2,
+            attention_dim=8,
+            diffusivity=name,
+            mlp=True,
+            batch_norm=True,
+            label_channels=3,
+        )
+
+    torch.manual_seed(3)
+    fresh = build()
+    other = shaken(build())
+    torch.manual_seed(3)
+    other.reset_parameters()
+    for key, value in fresh.state_dict().items():
+        assert torch.equal(other.state_dict()[key], value), key
+
+
 def test_reset_parameters():
     model = GRAND(5, 8, 3, 2.0, heads=2, attention_dim=8, learn_time=True, batch_norm=True, mlp=True)
     torch.manual_seed(3)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from conftest import GRAPHS, D, graphs, make_equation, make_graph, normal, seeds
+from conftest import GRAPHS, D, graphs, make_diffusivity, make_equation, make_graph, normal, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.linalg import expm_multiply
@@ -19,7 +21,7 @@ from torch.autograd import gradcheck
 from graphdiffusion.diffusivity import ConstantLaplacian
 from graphdiffusion.dynamics import Coefficient, Diffusion, Source
 from graphdiffusion.graph import Graph
-from graphdiffusion.solvers import DormandPrince, Exponential, integrate
+from graphdiffusion.solvers import RK4, DormandPrince, Exponential, integrate
 from graphdiffusion.solvers.exponential import coefficients, number_of_terms
 
 
@@ -70,8 +72,12 @@ def test_tolerance_bounds_the_error_and_saves_products(tolerance: float) -> None
 def test_number_of_terms_is_the_poisson_quantile() -> None:
     for rate in (0.0, 0.01, 1.0, 18.3, 500.0, 2e4):
         for tolerance in (1e-3, 1e-8, 1e-15):
-            k = number_of_terms(torch.tensor([rate], dtype=D), tolerance)
-            assert poisson.sf(k, rate) <= tolerance and (k == 1 or poisson.sf(k - 1, rate) > tolerance)
+            k = number_of_terms(torch.tensor([rate], dtype=D), tolerance, most=30_000)
+            assert poisson.sf(k, rate) <= tolerance and poisson.pmf(k, rate) <= 10 * tolerance
+            fewer = k - 1
+            assert poisson.sf(fewer, rate) > tolerance or poisson.pmf(fewer, rate) > 10 * tolerance
+            if rate >= 1:  # for the state alone
+                assert poisson.sf(fewer, rate) > tolerance
     graph = make_graph("random")
     x = normal(graph.num_nodes, 2)
     stats = integrate(Diffusion(ConstantLaplacian(), linear=True).bind(graph, x), x, 18.3).stats
@@ -243,3 +249,28 @@ def test_the_default_for_a_linear_flow() -> None:
     assert torch.equal(integrate(linear, x, 2.0).state, integrate(linear, x, 2.0, Exponential()).state)
     varying = Diffusion(ConstantLaplacian(), linear=True, alpha=Coefficient(0.5, terms=2, horizon=2.0))
     assert integrate(varying.to(D).bind(graph, x), x, 2.0).stats.accepted > 1  # marches
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+@pytest.mark.parametrize("rate", [0.0, 1e-12, 1e-7, 1e-3, 0.999999, 1.0, 1.5])
+def test_gradients_of_small_rates(rate: float, dtype: torch.dtype) -> None:
+    """However short the time, T, α and A have the gradients of the first power of A."""
+    graph = make_graph("random")
+    x = normal(graph.num_nodes, 3)
+    alpha = Coefficient(rate).to(D)
+    equation = Diffusion(make_diffusivity("dot/sqrt"), linear=True, alpha=alpha).to(D)
+    target = normal(graph.num_nodes, 3, seed=2)
+
+    def run(module: Diffusion, kind: torch.dtype, solver: Any) -> list[torch.Tensor]:
+        module = module.to(kind)
+        time = torch.tensor(1.0, dtype=D, requires_grad=True)
+        state = integrate(module.bind(graph, x.to(kind)), x.to(kind), time, solver).state
+        # no gradient is zero by chance
+        loss = (state * target.to(kind)).sum()
+        return list(torch.autograd.grad(loss, [time, module.alpha.raw, *module.diffusivity.parameters()]))
+
+    exact = run(deepcopy(equation), D, RK4(1e-2))
+    found = run(deepcopy(equation), dtype, Exponential())
+    for a, b in zip(found, exact, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-6 * rate)
+    assert abs(float(found[1])) > 0.1  # of α

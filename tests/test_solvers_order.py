@@ -47,9 +47,10 @@ ADAPTIVE = (HeunEuler, BogackiShampine, DormandPrince)
 def problem(kind: str) -> tuple[Flow, Tensor]:
     graph = make_graph("random")
     x = normal(graph.num_nodes, 3)
-    if kind == "time-dependent":
+    if "time-dependent" in kind:
         equation = Diffusion(
             scatter_parameters(TimeVarying(make_diffusivity("dot/sqrt"), horizon=2.0), scale=0.1),
+            linear=kind.startswith("linear"),
             alpha=scatter_parameters(Coefficient(0.8, terms=3, horizon=2.0), scale=0.2),
             terms=[Source(scatter_parameters(Coefficient(0.3, terms=2, horizon=2.0), scale=0.2))],
         ).to(D)
@@ -69,7 +70,7 @@ def reference(flow: Flow, x: Tensor, time: float) -> Tensor:
     return torch.from_numpy(found.y[:, -1]).reshape(x.shape)
 
 
-@pytest.mark.parametrize("kind", ["linear", "nonlinear", "time-dependent"])
+@pytest.mark.parametrize("kind", ["linear", "nonlinear", "time-dependent", "linear, time-dependent"])
 @pytest.mark.parametrize("name", FIXED)
 def test_measured_order(name: str, kind: str) -> None:
     flow, x = problem(kind)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import D, graphs, make_equation, make_graph, normal, seeds
+from conftest import D, graphs, make_diffusivity, make_equation, make_graph, normal, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphdiffusion.diffusivity import ConstantLaplacian
 from graphdiffusion.dynamics import Diffusion
-from graphdiffusion.errors import NonFiniteError, StabilityWarning
+from graphdiffusion.errors import NonFiniteError, NotConverged, StabilityWarning
 from graphdiffusion.graph import Graph
 from graphdiffusion.solvers import (
     RK4,
@@ -182,3 +182,37 @@ def test_long_times_reach_the_stationary_state() -> None:
         state = integrate(flow, x, 1e5, solver).state
         torch.testing.assert_close(state, want.expand_as(x), rtol=1e-6, atol=1e-6)
     assert math.isfinite(float(state.sum()))
+
+
+@pytest.mark.parametrize("over", ["rows", "columns"])
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6, 1e8])
+def test_semi_implicit_step_in_float32(size: float, over: Any) -> None:
+    """Against a dense float64 solve: float32 loses no more than its own rounding, however large τα is."""
+    graph = make_graph("random")
+    single = make_diffusivity("dot/sqrt", over=over).float()
+    x = normal(graph.num_nodes, 3) + 2
+    state = integrate(
+        Diffusion(single, linear=True).bind(graph, x.float()), x.float(), size, SemiImplicitEuler(size)
+    ).state
+    a = graph.dense(make_diffusivity("dot/sqrt", over=over)(graph, x).detach())
+    eye = torch.eye(graph.num_nodes, dtype=D)
+    exact = torch.linalg.solve(eye - size * (a - eye), x)
+    assert float((state.detach() - exact).abs().max()) < 3e-6 * float(exact.abs().max())
+
+
+def test_semi_implicit_step_beyond_rounding() -> None:
+    graph = make_graph("random")
+    x = normal(graph.num_nodes, 3)
+    flow = Diffusion(make_diffusivity("dot/sqrt"), linear=True).bind(graph, x)
+    with pytest.raises(NotConverged, match=r"τα = 1e\+12 is too large"):
+        integrate(flow, x, 1e12, SemiImplicitEuler(1e12))
+
+
+def test_semi_implicit_system_that_is_too_hard() -> None:
+    """A long path and a long step: no result is better than one with no digit right."""
+    path = torch.stack([torch.arange(999), torch.arange(1, 1000)])
+    graph = Graph.from_edge_index(torch.cat([path, path.flip(0)], 1), self_loops=1.0)
+    x = normal(graph.num_nodes, 1)
+    flow = Diffusion(ConstantLaplacian(), linear=True).to(D).bind(graph, x)
+    with pytest.raises(NotConverged, match=r"in 100 iterations at τα = 10000 .*smaller step"):
+        integrate(flow, x, 1e4, SemiImplicitEuler(1e4, max_iterations=100))

@@ -8,7 +8,8 @@ import torch
 from graphdiffusion.solvers.exponential import default_tolerance, number_of_terms
 from graphdiffusion.training import Config, Population, load_problem, protocol
 from graphdiffusion.training import capture as capturing
-from graphdiffusion.training.capture import CapturedStep, can_capture, learns_room
+from graphdiffusion.training.capture import CapturedStep, can_capture, has_bound, learns_room
+from graphdiffusion.training.optimisers import REACH, Optimiser
 
 ALPHA = "model.diffusion.equation.alpha.raw"
 
@@ -104,3 +105,49 @@ def test_a_fixed_alpha_needs_one_look():
     step = CapturedStep(population(time=10.0, alpha=1.0))
     assert not learns_room(step.population)
     assert step._needed() == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
+
+
+# growing as fast as the second moment forgets; the last one is all that is remembered
+FURTHEST = {
+    "adam": [1e-140 * (0.999 / 0.9) ** k for k in range(6000)],
+    "adamax": [(1 / 0.999) ** k for k in range(200)],
+    "rmsprop": [0.0, 0.0, 1.0],
+}
+
+
+@pytest.mark.parametrize("gradients", ["furthest", "constant", "alternating", "shrinking"])
+@pytest.mark.parametrize("optimiser", FURTHEST)
+def test_the_longest_step_of_an_optimiser(optimiser: str, gradients: str) -> None:
+    tried = {
+        "furthest": FURTHEST[optimiser],
+        "constant": [1e3] * 50,
+        "alternating": [(-1e3) ** (k % 2) for k in range(50)],
+        "shrinking": [1e9 * 0.5**k for k in range(50)],
+    }[gradients]
+    parameters = {"p": torch.zeros(1, 1, dtype=torch.float64)}
+    rule = Optimiser(optimiser, parameters, torch.ones(1).double(), torch.zeros(1).double())
+    largest = 0.0
+    for gradient in tried:
+        before = parameters["p"].clone()
+        rule.update(parameters, {"p": torch.full((1, 1), gradient, dtype=torch.float64)})
+        largest = max(largest, float((parameters["p"] - before).abs()))
+    assert largest <= REACH[optimiser] * (1 + 1e-9)
+    if gradients == "furthest":
+        assert largest > 0.99 * REACH[optimiser]
+
+
+def test_room_that_has_no_bound_is_not_captured() -> None:
+    """A step of SGD can be of any length: what it learns of T or α cannot be foreseen."""
+    assert has_bound(population(optimiser="adam")) and has_bound(
+        population(optimiser="adam", learn_time=True)
+    )
+    assert not has_bound(population(optimiser="sgd"))
+    assert has_bound(population(optimiser="sgd", alpha=1.0))
+    assert not has_bound(population(optimiser="sgd", alpha=1.0, learn_time=True))
+
+
+def test_a_learnt_time_below_the_shortest_needs_room_all_the_same() -> None:
+    members = population(learn_time=True)
+    with torch.no_grad():
+        members.parameters["model.diffusion.time"].fill_(-3.0)
+    assert CapturedStep(members)._needed() >= 1

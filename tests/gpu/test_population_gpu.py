@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphdiffusion.training import Config, Population, load_problem, protocol
+from graphdiffusion import DormandPrince, GraphDiffusion
+from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, protocol
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,14 +60,83 @@ def test_the_gpu_agrees_with_the_cpu_after_the_first_steps(case: str) -> None:
     torch.testing.assert_close(found[1], found[0], rtol=2e-3, atol=2e-3)
 
 
-def test_a_captured_step_computes_what_a_plain_one_does() -> None:
-    config = settings("linear")
+RK4 = {"variant": "nonlinear", "solver": "rk4", "step_size": 0.9}
+CAPTURED = {
+    "linear": {},
+    "linear, learnt T": {"learn_time": True},
+    "linear, sweep": {"sweep": 3.0, "sweep_points": 4},
+    "rk4": RK4,
+    "rk4, learnt T": {**RK4, "learn_time": True},
+    "rk4, sweep": {**RK4, "sweep": 3.0, "sweep_points": 4},
+    "rk4, penalties": {**RK4, "kinetic": 0.01, "jacobian": 0.01},
+    "rk4, adam, labels, batch norm": {**RK4, "optimiser": "adam", "label_rate": 0.4, "batch_norm": True},
+    "euler, rewired": {"variant": "nonlinear-rewired", "solver": "euler", "step_size": 0.4, "keep": 0.8},
+    "adams-bashforth": {"variant": "nonlinear", "solver": "adams-bashforth", "step_size": 0.2},
+}
+OPTIONS = (
+    {"time": 2.7, "alpha": 0.8, "rate": 0.01},
+    {"time": 0.7, "alpha": 0.3, "dropout": 0.3},
+    {"time": 1.8, "decay": 0.02, "input_dropout": 0.2},
+)
+
+
+@pytest.mark.parametrize("case", CAPTURED)
+def test_captured_steps_alone_and_together(case: str) -> None:
+    """The state after eight epochs, where every member needs another number of steps or products."""
+    config = Config(hidden=16, heads=2, attention_dim=8, **CAPTURED[case])
     problem = load_problem(config).to("cuda")
-    captured, plain = (Population(problem, config, protocol(config)) for _ in range(2))
-    for _ in range(12):
-        captured.step()
-        plain.compute()
-    assert captured.captured is not None
-    for name, value in plain.parameters.items():
-        torch.testing.assert_close(captured.parameters[name], value, rtol=1e-4, atol=1e-5)
-    assert int(captured.epoch) == int(plain.epoch) == 12
+    members = [Member(k, k, 100 + k, own) for k, own in enumerate(OPTIONS)]
+    together = Population(problem, config, members)
+    for _ in range(8):
+        together.step()
+    assert together.captured is not None and together.captured.graph is not None
+    for k, member in enumerate(members):
+        alone, plain = (Population(problem, config, [member]) for _ in range(2))
+        for _ in range(8):
+            alone.step()
+            plain.compute()
+        for name, value in plain.state().items():
+            if name in ("optimiser/step", "self/epoch"):
+                assert torch.equal(alone.state()[name], value) and torch.equal(
+                    together.state()[name], value
+                )
+                continue
+            assert bool(torch.isfinite(value).all()), name
+            own = together.state()[name][k]
+            assert torch.equal(alone.state()[name], value), f"{name}: captured and plain differ"
+            torch.testing.assert_close(
+                own, value[0], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n} {m}"
+            )
+
+
+def test_a_member_whose_time_diverges_ends_alone() -> None:
+    config = Config(hidden=16, heads=2, attention_dim=8, learn_time=True, optimiser="adam", time=3.0)
+    problem = load_problem(config).to("cuda")
+    members = [Member(k, k, 100 + k, {"rate": rate}) for k, rate in enumerate((0.01, 1e6))]
+    first, second = Trainer(problem, config.but(epochs=20), members, chunk=2).run()
+    assert first.epochs == 20 and first.val > 0.3 and second.epochs < 20
+    (alone,) = Trainer(problem, config.but(epochs=20), members[:1], chunk=1).run()
+    assert (alone.val, alone.best_epoch) == (first.val, first.best_epoch)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "squareplus"])
+@pytest.mark.parametrize("linear", [True, False])
+def test_learnt_edge_weights(kind: str, linear: bool) -> None:
+    """The gradient of edge weights on CUDA, against the CPU in float64."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(200, (2, 1500), generator=generator)
+    weight = torch.rand(1500, generator=generator, dtype=torch.float64) + 0.1
+    x = torch.randn(200, 16, generator=generator, dtype=torch.float64)
+    layer = GraphDiffusion(
+        16, 2.0, variant="linear" if linear else "nonlinear", heads=2, attention_dim=8, normaliser=kind,
+        solver=None if linear else DormandPrince(1e-8, 1e-9),
+    ).double()  # fmt: skip
+    found = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float64), ("cuda", torch.float32)):
+        own = weight.to(device, dtype).requires_grad_()
+        if dtype == torch.float32 and not linear:
+            layer.solver = DormandPrince(1e-5, 1e-6)
+        out = layer.to(device, dtype)(x.to(device, dtype), edges.to(device), own)
+        found.append(torch.autograd.grad(out.square().sum(), own)[0].double().cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-2, atol=1e-3)

@@ -51,97 +51,71 @@ class Adaptive(Solver):
     def advance(
         self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats, thrifty: bool
     ) -> Tensor:
-        one = start.numel() == end.numel() == math.prod(x.shape[:-2]) == 1
-        counted = Counted(field, stats, self.max_evaluations if one else None)
-        march = self._march_one if one else self._march_members
-        if torch.is_grad_enabled() and (thrifty or not one):
-            with torch.no_grad():
-                _, sizes = march(counted, x, start, end, stats)
-            span = end - start
-            if span.requires_grad:  # each member's last step carries the gradient of its times
-                last = (torch.stack(sizes) != 0).sum(0).clamp_min(1) - 1
-                extra = span - span.detach()
-                sizes = [h + torch.where(last == k, extra, 0.0) for k, h in enumerate(sizes)]
-            return self._replay(field, x, start, sizes, thrifty)
-        return march(counted, x, start, end, stats)[0]
+        lead = torch.broadcast_shapes(start.shape, end.shape, (*x.shape[:-2], 1, 1))
+        # The loop of one member is differentiated as it is. For several members the accepted steps are
+        # taken again, without the tries in between.
+        replay = torch.is_grad_enabled() and (thrifty or math.prod(lead) > 1)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not replay):
+            out, sizes = self._march(Counted(field, stats, None), x, start.expand(lead), end, stats)
+        if not replay:
+            return out
+        extra = _gradient_of(end - start)
+        if extra is not None:
+            last = (torch.stack(sizes) != 0).sum(0).clamp_min(1) - 1
+            sizes = [h + torch.where(last == k, extra, 0.0) for k, h in enumerate(sizes)]
+        return self._replay(field, x, start, sizes, thrifty)
 
-    def _march_one(
-        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats
+    def _march(
+        self, field: Field, x: Tensor, t: Tensor, end: Tensor, stats: Stats
     ) -> tuple[Tensor, list[Tensor]]:
-        """Step from start to end with step-size control; also gives the steps that were accepted.
+        """Step from t to end with step-size control, each member with a time and a step of its own.
 
-        Step sizes are Python numbers: a step reads one number, its error, from the device.
+        Returns the state and the accepted steps.
         """
-        clock, t, stop = start, float(start.detach()), float(end.detach())
-        learnt = torch.is_grad_enabled() and (start.requires_grad or end.requires_grad)
-        first = field(clock, x)
-        size = float(self._first_step(field, clock, x, first, end))
-        taken: list[float] = []
-        while True:
-            last = size >= stop - t
-            h = stop - t if last else size
-            # the last step carries the gradient of the times
-            step = (end - clock).to(x.dtype) if last and learnt else h
-            new, stages = runge_kutta(self.tableau, field, clock, step, x, first)
-            ratio = float(self._error_ratio(h, stages, x, new))
-            if ratio <= 1:
-                taken.append(h)
-                x, t, clock = new, t + h, clock + h
-                if last:
-                    break
-                first = stages[-1] if self.tableau.first_same_as_last else field(clock, x)
-            else:
-                stats.rejected += 1
-                if not h > _smallest(x) * stop:
-                    if bool(torch.isfinite(new).all()):
-                        raise _underflow(t, h)
-                    # as for members: a state that turned NaN is the result
-                    stats.lost = min(stats.lost, t)
-                    taken.append(math.nan)
-                    x = new * math.nan
-                    break
-            factor = self.safety * max(ratio, 1e-10) ** (-1 / self.order)
-            # in this order of arguments, max takes NaN for the smallest factor
-            size = h * min(max(self.shrink, factor), self.grow if ratio <= 1 else 1.0)
-        stats.accepted += len(taken)
-        stats.last_step = end.detach().new_full(end.shape, h)
-        return x, [end.detach().new_full(end.shape, size) for size in taken]
-
-    def _march_members(
-        self, field: Field, x: Tensor, start: Tensor, end: Tensor, stats: Stats
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The same for members, each with a time and a step size of its own."""
-        t = start.expand(torch.broadcast_shapes(start.shape, end.shape, (*x.shape[:-2], 1, 1)))
-        x = x.expand(*t.shape[:-2], *x.shape[-2:])
+        if x.shape[:-2] != t.shape[:-2]:
+            x = x.expand(*t.shape[:-2], *x.shape[-2:])
         first = field(t, x)
         size = self._first_step(field, t, x, first, end)
+        extra = _gradient_of(end - t)
+        clock, stop = t.detach(), end.detach()
         taken: list[Tensor] = []
-        accepted, rejected, latest = (torch.zeros_like(t) for _ in range(3))
-        while bool((active := t < end).any()):
+        accepted, rejected, latest = (torch.zeros_like(clock) for _ in range(3))
+        active = ~(clock >= stop)  # where T is NaN, the first step finds it
+        going = bool(active.any())
+        while going:
             self._check_spent(active, accepted, rejected, stats)
-            left = end - t
+            left = stop - clock
             h = torch.where(active, torch.minimum(size, left), 0.0)
-            last = h >= left
-            new, stages = runge_kutta(self.tableau, field, t, h.to(x.dtype), x, first)
+            last = ~(h < left)
+            step = h if extra is None else h + torch.where(last, extra, 0.0)
+            new, stages = runge_kutta(self.tableau, field, t, step.to(x.dtype), x, first)
             ratio = self._error_ratio(h.to(x.dtype), stages, x, new)
             accept = active & (ratio <= 1)
             refused = active & ~accept
-            tiny = refused & ~(h > _smallest(x) * end)
-            if bool(tiny.any()):
+            tiny = refused & ~(h > _smallest(x) * stop)
+            every, some, hopeless = torch.stack([accept.all(), accept.any(), tiny.any()]).tolist()
+            if hopeless:
                 # a member that turned NaN ends with NaN; the others go on
                 lost = tiny & ~torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True)
                 if bool((failing := tiny & ~lost).any()):
                     at = failing.flatten().nonzero()[0]
-                    raise _underflow(float(t.flatten()[at]), float(h.flatten()[at]), failing[..., 0, 0])
-                stats.lost = min(stats.lost, float(t[lost].min()))
+                    raise _underflow(float(clock.flatten()[at]), float(h.flatten()[at]), failing[..., 0, 0])
+                stats.lost = min(stats.lost, float(clock[lost].min()))
                 accept, last, h = accept | lost, last | lost, torch.where(lost, torch.nan, h)
-                new = torch.where(lost, torch.nan, new)
-            x = torch.where(accept, new, x)
-            again = stages[-1] if self.tableau.first_same_as_last else field(t + h, x)
-            first = torch.where(accept, again, first)
+                new, some = torch.where(lost, torch.nan, new), True
             taken.append(torch.where(accept, h, 0.0))
             latest = torch.where(accept, h, latest)
             t = torch.where(accept, torch.where(last, end, t + h), t)
+            clock = t.detach()
+            active = ~(clock >= stop) & ~torch.isnan(latest)
+            going = bool(active.any())
+            if some:
+                x = new if every else torch.where(accept, new, x)
+                if self.tableau.first_same_as_last:
+                    first = stages[-1] if every else torch.where(accept, stages[-1], first)
+                elif going:
+                    again = field(t, x)
+                    first = again if every else torch.where(accept, again, first)
             accepted, rejected = accepted + accept, rejected + refused
             factor = (self.safety * ratio.pow(-1 / self.order)).clamp(self.shrink, self.grow)
             factor = torch.where(accept, factor, factor.clamp(max=1.0)).nan_to_num(self.shrink)
@@ -150,7 +124,7 @@ class Adaptive(Solver):
         stats.rejected += int(rejected.max())
         stats.last_step = latest
         stats.spent = self._spent(active, accepted, rejected, stats)
-        return x, _packed(taken or [torch.zeros_like(t)], max(1, int(accepted.max())))
+        return x, _packed(taken or [torch.zeros_like(clock)], max(1, int(accepted.max())))
 
     def _spent(self, active: Tensor, accepted: Tensor, rejected: Tensor, stats: Stats) -> Tensor:
         """Evaluations that each member has needed so far, as if alone."""
@@ -171,10 +145,13 @@ class Adaptive(Solver):
         for h in sizes[:-1]:
             times.append(times[-1] + h.detach())
 
+        padded = (torch.stack(sizes) == 0).flatten(1).any(1).tolist()
+
         def march(state: State, begin: int, stop: int) -> State:
             y, first = state
-            for t, h in zip(times[begin:stop], sizes[begin:stop], strict=True):
-                y, stages = runge_kutta(self.tableau, field, t, h.to(x.dtype), y, first)
+            for t, h, some in zip(times[begin:stop], sizes[begin:stop], padded[begin:stop], strict=True):
+                new, stages = runge_kutta(self.tableau, field, t, h.to(x.dtype), y, first)
+                y = torch.where(h == 0, y, new) if some else new  # selected, because 0 · ∞ is NaN
                 again = self.tableau.first_same_as_last
                 first = stages[-1] if again else field(t + h.detach(), y)
             return y, first
@@ -214,6 +191,11 @@ class Adaptive(Solver):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rtol={self.rtol}, atol={self.atol})"
+
+
+def _gradient_of(span: Tensor) -> Tensor | None:
+    """Zero with the gradient of a time span, for the last step, which depends on it."""
+    return span - span.detach() if torch.is_grad_enabled() and span.requires_grad else None
 
 
 def _underflow(t: float, h: float, members: Tensor | None = None) -> StepSizeUnderflow:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.special import gammainc
+from scipy.stats import poisson
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -29,9 +30,9 @@ from ..graph import Graph
 from ..ops.backends import backend
 from ..ops.functions import turned
 from ..pattern import Pattern
-from .solution import Stats
+from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
 
-MOST_TERMS = 10**6  # of one series
+SLOPE = 10.0  # the slope of the truncation error over λ may be so many times the error
 
 
 class Exponential:
@@ -40,16 +41,23 @@ class Exponential:
     Args:
         tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in
             float64.
+        max_evaluations: Limit on sparse products, for each member on its own.
         terms: Capacity: so many products are taken, and λ is not read from the device. A member that needs
             more is NaN at the end.
     """
 
-    def __init__(self, *, tolerance: float | None = None, terms: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        tolerance: float | None = None,
+        max_evaluations: int = MAX_EVALUATIONS,
+        terms: int | None = None,
+    ) -> None:
         if tolerance is not None and not 0 < tolerance < 1:
             raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
         if terms is not None and terms < 0:
             raise ArgumentError(f"terms must not be negative, got {terms}.")
-        self.tolerance, self.terms = tolerance, terms
+        self.tolerance, self.max_evaluations, self.terms = tolerance, max_evaluations, terms
 
     def solve(self, flow: Flow, x0: Tensor, times: Tensor, stats: Stats, thrifty: bool) -> Tensor:
         """x at the times ``(m, ..., 1, 1)`` → ``(m, ..., n, d)``."""
@@ -64,7 +72,8 @@ class Exponential:
         rate = flow.alpha().double() * times
         terms = self.terms
         if terms is None:  # the last time is the longest
-            terms = number_of_terms(rate[-1, ..., 0, 0].expand(x0.shape[:-2]), tolerance)
+            longest = rate[-1, ..., 0, 0].expand(x0.shape[:-2])
+            terms = number_of_terms(longest, tolerance, self.max_evaluations)
         powers, sources = coefficients(rate, times, terms, tolerance)
         stats.evaluations += terms
         stats.accepted += 1
@@ -96,36 +105,41 @@ def default_tolerance(dtype: torch.dtype) -> float:
     return 1e-15 if dtype == torch.float64 else 1e-6
 
 
-def number_of_terms(rate: Tensor, tolerance: float) -> int:
-    """Smallest K ≥ 1 for which a Poisson variable of mean λ exceeds K with probability below tolerance.
+def number_of_terms(rate: Tensor, tolerance: float, most: int = MAX_EVALUATIONS) -> int:
+    """Smallest K for which a Poisson variable of mean λ exceeds K with probability below tolerance.
 
-    One term at least: the first power of A carries the gradients of A, α and T, however small λ is.
+    The slope of that probability is p_K, which for small λ is far larger: for the gradients of A, α and T
+    it must not exceed ``SLOPE`` tolerances either. So K is at least 1.
 
     Args:
-        rate: λ of each member, ``(*members)``; NaN needs none.
+        rate: λ of each member, ``(*members)``; NaN needs one term.
+        most: Members that need more are named in an error.
     """
-    known = rate.detach().nan_to_num(0.0, posinf=torch.inf, neginf=-torch.inf)
-    outside = (known < 0) | (known >= MOST_TERMS)
-    if bool(outside.any()):
-        worst = float(known[outside].flatten()[0])
+    known = rate.detach().double().nan_to_num(0.0, posinf=torch.inf, neginf=-torch.inf)
+    if bool((known < 0).any()):
         raise SolverError(
-            f"Exponential needs 0 ≤ λ = αT < {MOST_TERMS:,}, got λ = {worst:g}. A learnt α or T may have "
-            "diverged: lower the learning rate.",
-            outside,
+            f"Exponential needs λ = αT ≥ 0, got {float(known.min()):g}: bound α, or take DormandPrince.",
+            known < 0,
         )
+    over = gammainc(most + 1, known.cpu().numpy()) > tolerance
+    if over.any():
+        raise too_many_evaluations(most, torch.as_tensor(over, device=rate.device))
     largest = float(known.max())
     # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
     log = -math.log(tolerance)
     bound = math.ceil(largest + log / 3 + math.sqrt(log**2 / 9 + 2 * log * largest)) + 1
-    return max(1, int((gammainc(np.arange(1, bound + 1), largest) > tolerance).sum()))
+    k = np.arange(1, bound + 1)
+    return int(
+        ((gammainc(k, largest) > tolerance) | (poisson.pmf(k - 1, largest) > SLOPE * tolerance)).sum()
+    )
 
 
 def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> tuple[Tensor, Tensor]:
     """``p_k`` and ``T Σ_{i≥k} p_i/(i+1)``: rate, times ``(m, ..., 1, 1)`` → ``(m, ..., 1, terms+1)``.
 
-    Computed in float64, for λ ≥ 1 in log space. Terms from the second on whose tail lies below the
-    tolerance are set to zero member by member, so that a member's result does not depend on the others; the
-    rest is normalised to sum to one. Where more terms would be needed, the result is NaN.
+    Computed in float64, for λ ≥ 1 in log space. Terms that :func:`number_of_terms` leaves out are set to
+    zero member by member, so that a member's result does not depend on the others; the rest is normalised
+    to sum to one. Where more terms would be needed, the result is NaN.
     """
     k = torch.arange(terms + 1, dtype=torch.float64, device=rate.device)
     # each branch sees only arguments at which its value and slope are finite
@@ -137,12 +151,13 @@ def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> t
         torch.exp(k * large.log() - large - factorial),
     )
     with torch.no_grad():
-        known = rate.detach().expand_as(p)
-        kept = (k <= 1) | (torch.special.gammainc(k.clamp_min(1), known) > tolerance)
-        beyond = torch.special.gammainc(torch.full_like(rate.detach(), terms + 1), rate.detach())
+        tail = torch.special.gammainc(k + 1, rate.detach().expand_as(p))  # P(X > k)
+        more = (tail > tolerance) | (p.detach() > SLOPE * tolerance)  # whether term k + 1 is needed
+        kept = torch.cat([torch.ones_like(more[..., :1]), more[..., :-1]], -1)
+        # 1%: capacities are computed with another gammainc, and perhaps from another rounding of λ
+        enough = (tail[..., -1:] <= 1.01 * tolerance) & (p[..., -1:] <= 1.01 * SLOPE * tolerance)
     p = torch.where(kept, p, 0.0)
-    # 1%: capacities are computed with another gammainc, and perhaps from another rounding of λ
-    p = torch.where(beyond <= 1.01 * tolerance, p / p.sum(-1, keepdim=True), torch.nan)
+    p = torch.where(enough, p / p.sum(-1, keepdim=True), torch.nan)
     share = p / (k + 1)
     return p, times * share.flip(-1).cumsum(-1).flip(-1)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import ArgumentError, NotConverged
 from . import tableaux
 from .explicit import AdamsBashforth4
-from .solution import Field, Stats
+from .solution import MAX_EVALUATIONS, Field, Stats
 from .stepping import FixedStep, State, runge_kutta, weighted
 
 
@@ -37,9 +37,10 @@ class AdamsMoulton4(FixedStep):
         rtol: float = 1e-5,
         atol: float = 1e-7,
         max_iterations: int = 100,
+        max_evaluations: int = MAX_EVALUATIONS,
         max_steps: int | None = None,
     ) -> None:
-        super().__init__(step_size, max_steps=max_steps)
+        super().__init__(step_size, max_evaluations=max_evaluations, max_steps=max_steps)
         if rtol < 0 or atol < 0 or rtol + atol == 0 or max_iterations < 1:
             raise ArgumentError(
                 f"need rtol ≥ 0, atol ≥ 0, one of them positive, and max_iterations ≥ 1; got rtol={rtol}, "

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..dynamics import Flow
 from ..errors import ArgumentError
 from .linear_solve import solve
-from .solution import Counted, Field, Stats
+from .solution import MAX_EVALUATIONS, Counted, Field, Stats
 from .stepping import FixedStep, State
 
 
@@ -35,9 +35,10 @@ class SemiImplicitEuler(FixedStep):
         *,
         tolerance: float | None = None,
         max_iterations: int = 1000,
+        max_evaluations: int = MAX_EVALUATIONS,
         max_steps: int | None = None,
     ) -> None:
-        super().__init__(step_size, max_steps=max_steps)
+        super().__init__(step_size, max_evaluations=max_evaluations, max_steps=max_steps)
         if tolerance is not None and not 0 < tolerance < 1:
             raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
         self.tolerance, self.max_iterations = tolerance, max_iterations

@@ -13,6 +13,8 @@ from torch.func import functional_call
 
 from ..errors import TooManyEvaluations
 
+MAX_EVALUATIONS = 1_000_000  # of the right-hand side, where their number is known beforehand
+
 Field = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -103,8 +105,9 @@ class Counted:
 
 def too_many_evaluations(limit: int, members: Tensor | None = None) -> TooManyEvaluations:
     return TooManyEvaluations(
-        f"the right-hand side was evaluated more than max_evaluations={limit} times: the dynamics may "
-        "have turned stiff, or hold randomness (dropout). Loosen rtol and atol, use SemiImplicitEuler or "
-        "(linear model) Exponential, or raise max_evaluations.",
+        f"the integration takes more than max_evaluations={limit} evaluations of the right-hand side: the "
+        "dynamics may have turned stiff or hold randomness (dropout), or a learnt T has grown. Loosen rtol "
+        "and atol, take larger steps, use SemiImplicitEuler or (linear model) Exponential, or raise "
+        "max_evaluations.",
         members,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -93,7 +95,8 @@ class CapturedStep:
         if isinstance(layer.solver, Exponential):
             alpha = self._grown("model.diffusion.equation.alpha.raw", reach)
             alpha = torch.sigmoid(alpha) if layer.equation.alpha.bounded else alpha
-            return number_of_terms(alpha * longest, default_tolerance(torch.float32))
+            tolerance = default_tolerance(torch.float32)
+            return number_of_terms(alpha * longest, tolerance, layer.solver.max_evaluations)
         assert isinstance(layer.solver, FixedStep)
         return layer.solver.longest(layer.solver.steps(longest))
 
@@ -105,22 +108,30 @@ class CapturedStep:
         return value if learnt is None else value + reach
 
     def _capture(self, room: int) -> None:
-        population = self.population
         self.room = room
-        layer = population.face.model.diffusion
-        plain, fixed = layer.solver, copy.copy(layer.solver)
-        if isinstance(fixed, Exponential):
-            fixed.terms = room
-        else:
-            assert isinstance(fixed, FixedStep)
-            fixed.max_steps = room
-        layer.solver = fixed
         self.graph = None  # its memory can be used again
         graph = torch.cuda.CUDAGraph()
-        try:
-            # relaxed: a number of terms may need a kernel that is loaded only now
-            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-                population.compute()
-        finally:
-            layer.solver = plain  # what is computed outside the graph finds its own number of terms
+        # relaxed: a number of terms may need a kernel that is loaded only now
+        with (
+            with_capacity(self.population, room),
+            torch.cuda.graph(graph, capture_error_mode="relaxed"),
+        ):
+            self.population.compute()
         self.graph = graph
+
+
+@contextmanager
+def with_capacity(population: Population, room: int) -> Iterator[None]:
+    """Inside, the solver takes so many steps or products, whatever T is."""
+    layer = population.face.model.diffusion
+    plain, fixed = layer.solver, copy.copy(layer.solver)
+    if isinstance(fixed, Exponential):
+        fixed.terms = room
+    else:
+        assert isinstance(fixed, FixedStep)
+        fixed.max_steps = room
+    layer.solver = fixed
+    try:
+        yield
+    finally:
+        layer.solver = plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 
@@ -17,7 +18,8 @@ def member_bytes(problem: Problem, config: Config) -> int:
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
     state = 4 * nodes * (config.hidden + config.augment)
     if config.variant == "linear" and config.solver in ("auto", "exponential"):
-        tensors = number_of_terms(torch.tensor(config.time), default_tolerance(torch.float32)) + 8
+        longest = torch.tensor(config.time)
+        tensors = number_of_terms(longest, default_tolerance(torch.float32), most=sys.maxsize) + 8
         saved = tensors * state + 4 * edges * (2 * config.heads + 4)
     else:
         # every evaluation keeps the state, queries and keys, and the mean attention

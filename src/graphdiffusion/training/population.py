@@ -105,7 +105,8 @@ class Population:
         order = torch.argsort((~self.train).to(torch.int8), dim=1, stable=True)
         self.train_nodes = order[:, : int(counts.max())]
         places = torch.arange(self.train_nodes.shape[1], device=order.device)
-        self.train_weight = (places < counts[:, None]).float()
+        dtype = next(iter(self.parameters.values())).dtype
+        self.train_weight = (places < counts[:, None]).to(dtype)
         self.targets = self.problem.y[self.train_nodes].clamp_min(0)
         self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
         layer = self.face.model.diffusion
@@ -155,7 +156,10 @@ class Population:
         loss = (each.view_as(weight) * weight).sum(1) / weight.sum(1).clamp_min(1) + output.penalty
         # members share no parameter, so the gradient of the sum is the gradient of each
         names = list(self.parameters)
-        found = torch.autograd.grad(loss.sum(), [self.parameters[k] for k in names])
+        # where all members have diverged, some parameters are not used
+        found = torch.autograd.grad(
+            loss.sum(), [self.parameters[k] for k in names], allow_unused=True, materialize_grads=True
+        )
         self.optimiser.update(self.parameters, dict(zip(names, found, strict=True)))
         self.loss.copy_(loss.detach())
 
@@ -165,12 +169,12 @@ class Population:
             return None, self.train_weight
         bits = random_bits(derive(key, _LABELS), self.train.shape[1])
         shown = self.train & (bits < (self.label_rate[:, None].double() * 2**24).to(torch.int32))
-        hidden = 1 - shown.gather(1, self.train_nodes).float()
+        hidden = 1 - shown.gather(1, self.train_nodes).to(self.train_weight.dtype)
         return self._one_hot(shown), self.train_weight * hidden
 
     def _one_hot(self, shown: Tensor) -> Tensor:
-        classes = one_hot(self.problem.y.clamp_min(0), self.problem.classes).float()
-        return classes * shown.unsqueeze(-1)
+        classes = one_hot(self.problem.y.clamp_min(0), self.problem.classes)
+        return (classes * shown.unsqueeze(-1)).to(self.train_weight.dtype)
 
     @property
     def fractions(self) -> list[float] | None:

@@ -253,16 +253,17 @@ def build_solver(
     fixed = {
         "euler": Euler, "midpoint": Midpoint, "heun": Heun, "rk4": RK4, "adams-bashforth": AdamsBashforth4,
     }  # fmt: skip
+    most = config.max_evaluations
     if name == "exponential":
-        return Exponential()
+        return Exponential(max_evaluations=most)
     if name in adaptive:
-        return adaptive[name](rtol, atol, max_evaluations=config.max_evaluations)
+        return adaptive[name](rtol, atol, max_evaluations=most)
     if name in fixed:
-        return fixed[name](config.step_size)
+        return fixed[name](config.step_size, max_evaluations=most)
     if name == "adams-moulton":
-        return AdamsMoulton4(config.step_size, rtol=config.rtol, atol=config.atol)
+        return AdamsMoulton4(config.step_size, rtol=config.rtol, atol=config.atol, max_evaluations=most)
     if name == "semi-implicit":
-        return SemiImplicitEuler(config.step_size)
+        return SemiImplicitEuler(config.step_size, max_evaluations=most)
     raise ConfigError(f"unknown solver {name!r}.")
 
 
