@@ -119,12 +119,12 @@ def test_bad_pickles(kind, tmp_path):
 ONE_HOT = planetoid_parts()["ally"]
 FEATURES = planetoid_parts()["allx"]
 BAD_PARTS = {
-    "two classes in a row": ({"ally": ONE_HOT + np.eye(8, 3, 1, dtype=np.int32)}, "ally, row 0: expected a"),
+    "two classes in a row": ({"ally": ONE_HOT + np.eye(8, 3, 1, dtype=np.int32)}, "ally, row 0: expected"),
     "a class of 2": ({"ty": planetoid_parts()["ty"] * 2}, "ty, row 0: expected a single 1"),
     "a vector of classes": ({"ally": ONE_HOT.argmax(1)}, "ally, row 0: expected"),
     "dense features": ({"allx": FEATURES.toarray()}, "allx does not hold a sparse matrix"),
     "another count of rows": ({"allx": FEATURES[:7]}, "test.index: expected 3 different node numbers"),
-    "another count of columns": ({"tx": planetoid_parts()["tx"][:, :4]}, r"\(8, 5\) and \(3, 4\) do not fit"),
+    "another count of columns": ({"tx": planetoid_parts()["tx"][:, :4]}, r"\(3, 4\) do not fit"),
     "no rows": ({"tx": sp.csr_matrix((0, 5), dtype=np.float32)}, "tx holds an empty matrix"),
     "NaN": ({"allx": FEATURES * np.float32("nan")}, "NaN"),
     "labels missing": ({"ally": ONE_HOT[:7]}, "do not fit 7 and 3 labels"),

@@ -19,11 +19,11 @@ from graphdiffusion.errors import DataError
 CLAIMED = 1_000_000
 CLAIMED_PER_ENTRY = 100
 
-# Bytes in memory while a graph is read, rounded up from measurements: ids are Python strings.
+# Bytes in memory while a graph is read, from measurements; ids and cells are Python strings.
 NODE_BYTES = 300
 EDGE_BYTES = 400
-CELL_BYTES = 100
-TEXT_BYTES = 16  # for each byte of a .csv or .tsv file
+CELL_BYTES = 200
+TEXT_BYTES = 8  # for each byte of a text file: the bytes, the string, and csv's copy of it
 
 _UNKNOWN_MEMORY = 8 << 30  # on a system that does not say how much it has
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -52,8 +52,8 @@ def check_memory(size: int, what: str) -> None:
     limit = memory()
     if size > limit:
         raise DataError(
-            f"{what} would take {_readable(size)} of memory, but a file may take {_readable(limit)}, half "
-            "of what this machine has; keep a part of the graph, or read it on a machine with more memory"
+            f"{what} would take {_readable(size)} of memory, but a file may take {_readable(limit)}, half of "
+            "the memory here; keep a part of the graph, or read it on a machine with more memory"
         )
 
 

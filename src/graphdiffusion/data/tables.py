@@ -108,11 +108,14 @@ def read_table(path: Path) -> Table:
 
 
 def _read_text(path: Path, suffix: str) -> Table:
+    tabs = suffix == ".tsv"
     check_memory(TEXT_BYTES * path.stat().st_size, path.name)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path.name} cannot be read ({error})") from error
+    count = raw.count(b"\t" if tabs else b",") + raw.count(b"\n") + 1
+    check_memory(count * CELL_BYTES, f"{path.name}: a table of {count:,} cells")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -120,7 +123,6 @@ def _read_text(path: Path, suffix: str) -> Table:
         raise DataError(
             f"{path.name}, line {line}: the bytes are not UTF-8 text; save the file as UTF-8"
         ) from error
-    tabs = suffix == ".tsv"
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
     # Stripping takes as long as reading, and most large files have nothing to strip.
     bare = re.search(r'["]|[^\S\r\n\t]' if tabs else r'["]|[^\S\r\n]', text) is None
