@@ -18,11 +18,13 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of numpy.savez and savez_compressed
 
 
-def load_arrays(path: Path, wanted: Container[str] | None = None) -> dict[str, NDArray]:
+def load_arrays(
+    path: Path, wanted: Container[str] | None = None, limit: int | None = None
+) -> dict[str, NDArray]:
     """The arrays of an .npz file, all of them or those that are `wanted`; pickled objects are refused.
 
     The sizes of all arrays are known from the archive's directory, and are checked before one is read;
-    zipfile reads no more than they say.
+    zipfile reads no more than they say. They must fit into memory, and into `limit` bytes if it is given.
     """
     try:
         check_memory(path.stat().st_size, path.name)
@@ -31,6 +33,10 @@ def load_arrays(path: Path, wanted: Container[str] | None = None) -> dict[str, N
                 raise DataError(f"{path.name} holds one bare array; name it .npy")
             with zipfile.ZipFile(file) as archive:
                 chosen = _members(archive, path.name, wanted)
+                size = sum(info.file_size for info in chosen.values())
+                check_memory(size, f"{path.name}: its content")
+                if limit is not None and size > limit:
+                    raise DataError(f"{path.name} unpacks to {size:,} bytes, more than {limit:,}")
                 return {key: _read_member(archive, info, path.name) for key, info in chosen.items()}
     except DataError:
         raise
@@ -58,9 +64,7 @@ def _members(
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     if len(members) != len(archive.infolist()):
         raise DataError(f"{file} cannot be read as NumPy arrays: two of its arrays have the same name")
-    chosen = {key: info for key, info in members.items() if wanted is None or key in wanted}
-    check_memory(sum(info.file_size for info in chosen.values()), f"{file}: its content")
-    return chosen
+    return {key: info for key, info in members.items() if wanted is None or key in wanted}
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> NDArray:

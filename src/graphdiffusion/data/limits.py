@@ -52,8 +52,8 @@ def check_memory(size: int, what: str) -> None:
     limit = memory()
     if size > limit:
         raise DataError(
-            f"{what} would take {_readable(size)} of memory, but a file may take {_readable(limit)}, half of "
-            "the memory here; keep a part of the graph, or read it on a machine with more memory"
+            f"{what} would take {_readable(size)} of memory, but a file may take {_readable(limit)}, half "
+            "of the memory here; keep a part of the graph, or read it on a machine with more memory"
         )
 
 
