@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from graphdiffusion.data.foreign import check_compressed, reason
 from graphdiffusion.data.limits import check_claim, check_graph, check_memory
 from graphdiffusion.errors import DataError
 
@@ -41,7 +42,7 @@ def load_arrays(
     except DataError:
         raise
     except Exception as error:  # a damaged zip raises BadZipFile, zlib.error, EOFError, ...
-        raise DataError(f"{path.name} cannot be read as NumPy arrays ({error})") from error
+        raise DataError(f"{path.name} cannot be read as NumPy arrays ({reason(error)})") from error
 
 
 def load_array(path: Path) -> NDArray:
@@ -55,7 +56,7 @@ def load_array(path: Path) -> NDArray:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{path.name} cannot be read as a NumPy array ({error})") from error
+        raise DataError(f"{path.name} cannot be read as a NumPy array ({reason(error)})") from error
 
 
 def _members(
@@ -170,16 +171,19 @@ def _load_scipy(path: Path, arrays: dict[str, NDArray]) -> Any:
     try:
         matrix = sp.load_npz(path)
         if matrix.format in ("csr", "csc", "bsr"):
-            matrix.check_format(full_check=True)
+            check_compressed(matrix)
     except Exception as error:
-        raise DataError(f"{path.name} is not a matrix of scipy.sparse.save_npz ({error})") from error
+        raise DataError(
+            f"{path.name} is not a matrix of scipy.sparse.save_npz ({reason(error)})"
+        ) from error
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
         raise DataError(
             f"{path.name}: expected a matrix of numbers, got {matrix.dtype} of shape {matrix.shape}"
         )
     entries = sum(array.size for array in arrays.values())
     check_claim(max(matrix.shape), entries, f"{path.name} claims a matrix of the shape {matrix.shape}")
-    return matrix
+    # scipy knows no float16, and duplicates of small integers overflow when they are added up
+    return matrix if matrix.dtype == bool else matrix.astype(np.float64)
 
 
 def feature_array(path: Path, suffix: str) -> Any:

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 from graphdiffusion.data import rawfiles, sources
 from graphdiffusion.data.catalogue import DatasetInfo, dataset_info
 from graphdiffusion.data.check import check_data
+from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.planetoid import read_planetoid
 from graphdiffusion.data.structure import largest_component
 from graphdiffusion.errors import DataError
@@ -66,7 +67,7 @@ def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
     except Exception as error:  # a damaged table may raise anything
         raise DataError(
             f"{info.name}: the raw files in {raw} cannot be read "
-            f"({type(error).__name__}: {error}); replace them by fresh copies"
+            f"({type(error).__name__}: {reason(error)}); replace them by fresh copies"
         ) from error
 
 
@@ -97,7 +98,7 @@ def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         origin = info.urls[0].rpartition("/")[0]
         raise DataError(
-            f"{problem}, and could not download them from {origin} ({error}). {advice}"
+            f"{problem}, and could not download them from {origin} ({reason(error)}). {advice}"
         ) from error
     return target
 

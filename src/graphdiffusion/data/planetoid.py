@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
+from graphdiffusion.data.foreign import csr_matrix, reason
 from graphdiffusion.data.limits import check_claim, check_memory
 from graphdiffusion.data.structure import feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
@@ -113,7 +114,7 @@ def _parse(content: bytes, file: str) -> Any:
     except DataError:
         raise
     except Exception as error:  # damaged bytes fail at any place
-        raise DataError(f"{file} is damaged ({type(error).__name__}: {error})") from error
+        raise DataError(f"{file} is damaged ({type(error).__name__}: {reason(error)})") from error
 
 
 def _run(content: bytes, file: str) -> Any:
@@ -203,13 +204,12 @@ def _matrix(value: Any, file: str) -> sp.coo_matrix:
             name="scipy.sparse.csr csr_matrix",
             state={"_shape": (int(rows), int(columns)), "data": data, "indices": indices, "indptr": indptr},
         ):
-            parts = tuple(_array(part, file) for part in (data, indices, indptr))
+            parts = [_array(part, file) for part in (data, indices, indptr)]
             check_claim(columns, sum(part.size for part in parts), f"{file} claims {columns:,} features")
             try:
-                matrix = sp.csr_matrix(parts, shape=(rows, columns))
-                matrix.check_format(full_check=True)
+                matrix = csr_matrix(parts, (rows, columns))
             except (ValueError, TypeError, IndexError) as error:
-                raise DataError(f"{file} does not hold a sparse matrix ({error})") from error
+                raise DataError(f"{file} does not hold a sparse matrix ({reason(error)})") from error
             if not np.isfinite(matrix.data).all() or 0 in matrix.shape:
                 raise DataError(f"{file} holds an empty matrix, or values that are NaN or infinite")
             return matrix.tocoo()
@@ -234,7 +234,7 @@ def _test_index(path: Path, first: int, count: int) -> NDArray[np.int64]:
     try:
         index = [int(line) for line in path.read_text("ascii").split()]
     except ValueError as error:
-        raise DataError(f"{path.name}: expected a node number in each line ({error})") from error
+        raise DataError(f"{path.name}: expected a node number in each line ({reason(error)})") from error
     if not index or min(index) != first or len(set(index)) != len(index) or len(index) != count:
         raise DataError(
             f"{path.name}: expected {count} different node numbers, the smallest of them {first}, as tx "

@@ -7,12 +7,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphdiffusion.data.arrays import load_arrays
+from graphdiffusion.data.foreign import csr_matrix, reason
 from graphdiffusion.data.rawfiles import DOWNLOAD_BYTES
 from graphdiffusion.data.structure import feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
@@ -22,14 +22,12 @@ def read_shchur(path: Path, names: tuple[str, ...]) -> Data:
     """Coauthor and Amazon sets; as in PyG, every positive count becomes a one."""
     arrays = load_arrays(path, names)
     x, adjacency = (
-        sp.csr_matrix(
-            tuple(arrays[f"{part}_{key}"] for key in ("data", "indices", "indptr")),
-            shape=tuple(arrays[f"{part}_shape"].tolist()),
+        csr_matrix(
+            (arrays[f"{part}_{key}"] for key in ("data", "indices", "indptr")),
+            tuple(arrays[f"{part}_shape"].tolist()),
         )
         for part in ("attr", "adj")
     )
-    for matrix in (x, adjacency):
-        matrix.check_format(full_check=True)
     x.sum_duplicates()
     x.data[x.data > 0] = 1
     labels = arrays["labels"]
@@ -53,7 +51,7 @@ def read_arxiv(raw: Path) -> Data:
         from ogb.io.read_graph_raw import read_csv_graph_raw
     except ImportError as error:
         raise DataError(
-            f"ogbn-arxiv is read by the package ogb, which cannot be imported ({error}); "
+            f"ogbn-arxiv is read by the package ogb, which cannot be imported ({reason(error)}); "
             "install it with: pip install 'graphdiffusion[ogb]'"
         ) from error
     _check_unpacked(sorted(raw.glob("*.csv.gz")))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.limits import CELL_BYTES, TEXT_BYTES, check_memory
 from graphdiffusion.errors import DataError
 
@@ -113,7 +114,7 @@ def _read_text(path: Path, suffix: str) -> Table:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path.name} cannot be read ({error})") from error
+        raise DataError(f"{path.name} cannot be read ({reason(error)})") from error
     count = raw.count(b"\t" if tabs else b",") + raw.count(b"\n") + 1
     check_memory(count * CELL_BYTES, f"{path.name}: a table of {count:,} cells")
     try:
@@ -137,7 +138,7 @@ def _read_text(path: Path, suffix: str) -> Table:
                 widths.append(len(row))
                 lines.append(reader.line_num)
     except csv.Error as error:
-        raise DataError(f"{path.name}, line {reader.line_num}: {error}") from error
+        raise DataError(f"{path.name}, line {reader.line_num}: {reason(error)}") from error
     return Table(path, "line", cells, widths, lines)
 
 
@@ -147,7 +148,7 @@ def _read_parquet(path: Path) -> Table:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise DataError(
-            f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({error}); "
+            f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({reason(error)}); "
             "install it with: pip install 'graphdiffusion[parquet]', or save the table as .csv"
         ) from error
     try:
@@ -155,7 +156,7 @@ def _read_parquet(path: Path) -> Table:
     except DataError:
         raise
     except Exception as error:  # pyarrow has exceptions of its own, and passes on many others
-        raise DataError(f"{path.name} is not a readable Parquet file ({error})") from error
+        raise DataError(f"{path.name} is not a readable Parquet file ({reason(error)})") from error
     rows = len(columns[0]) if columns else 0
     cells = [cell for row in zip(*columns, strict=True) for cell in row]
     return Table(path, "row", cells, [len(columns)] * rows, range(1, rows + 1))

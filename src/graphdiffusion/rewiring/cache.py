@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ..data.arrays import load_arrays
+from ..data.foreign import check_compressed, reason
 from ..errors import DataError
 
 _VERSION = 2  # raise it when the same input gives another result
@@ -64,7 +65,8 @@ def _read(path: Path, n: int, most: int) -> sparse.csr_array | None:
         return _checked(arrays, path.stem, n, most)
     except Exception as error:  # damage shows in many ways, and the matrix can be computed again
         warnings.warn(
-            f"the rewired graph cached in {path} is damaged ({error}); it is computed again", stacklevel=4
+            f"the rewired graph cached in {path} is damaged ({reason(error)}); it is computed again",
+            stacklevel=4,
         )
         return None
 
@@ -77,7 +79,7 @@ def _checked(arrays: dict[str, np.ndarray], key: str, n: int, most: int) -> spar
     if (data.dtype, indices.dtype.kind, indptr.dtype.kind) != (np.float64, "i", "i"):
         raise DataError(f"it holds {data.dtype}, {indices.dtype} and {indptr.dtype}")
     matrix = sparse.csr_array((data, indices, indptr), shape=(n, n))
-    matrix.check_format(full_check=True)
+    check_compressed(matrix)
     if matrix.nnz > most or not (np.isfinite(data).all() and (data >= 0).all()):
         raise DataError(f"it holds {matrix.nnz} entries, of which at most {most} ≥ 0 are possible")
     if str(arrays["sum"]) != content_hash(matrix, {"key": key}):
