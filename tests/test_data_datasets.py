@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import http.client
 import importlib.util
 import io
 import os
@@ -11,6 +12,7 @@ import types
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -294,9 +296,9 @@ def test_interrupted_download_leaves_nothing(home, monkeypatch):
     assert not [path for path in home.rglob("*") if path.is_file()]
 
 
-def serve_archive(monkeypatch, entries: dict[str, bytes]) -> None:
+def serve_archive(monkeypatch, entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> None:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
+    with zipfile.ZipFile(packed, "w", method) as bundle:
         for name, content in entries.items():
             bundle.writestr(name, content)
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response(packed.getvalue()))
@@ -324,6 +326,29 @@ def test_archive_that_unpacks_to_too_much(home, monkeypatch):
     with pytest.raises(DataError, match=r"arxiv.zip unpacks to 12,000 bytes, more than 10,000"):
         load_data("ogbn-arxiv")
     assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archive_that_cannot_be_unpacked_in_parts(method, home, monkeypatch):
+    serve_archive(monkeypatch, {f"arxiv/raw/{file}": b"" for file in ARXIV.files}, method)
+    with pytest.raises(DataError, match=r"arxiv.zip: edge.csv.gz is compressed by a method"):
+        load_data("ogbn-arxiv")
+
+
+def test_archive_that_is_none(home, monkeypatch):
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response(b"<html>moved</html>"))
+    with pytest.raises(DataError, match=r"could not download .*File is not a zip file"):
+        load_data("ogbn-arxiv")
+
+
+@pytest.mark.parametrize("error", [http.client.BadStatusLine("?"), zlib.error("invalid"), EOFError("ended")])
+def test_download_that_fails_in_any_way(error, home, monkeypatch):
+    def fail(url, timeout):
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    with pytest.raises(DataError, match="could not download"):
+        load_data("photo")
 
 
 def test_archive_without_an_expected_file(home, monkeypatch):

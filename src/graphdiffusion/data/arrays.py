@@ -12,11 +12,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from graphdiffusion.data.foreign import check_compressed, reason
-from graphdiffusion.data.limits import check_claim, check_graph, check_memory
+from graphdiffusion.data.limits import ZIP_METHODS, check_claim, check_graph, check_memory
 from graphdiffusion.errors import DataError
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of numpy.savez and savez_compressed
 
 
 def load_arrays(
@@ -69,7 +68,7 @@ def _members(
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> NDArray:
-    if info.compress_type not in _METHODS:  # others are unpacked without a limit
+    if info.compress_type not in ZIP_METHODS:
         raise DataError(
             f"{file} cannot be read as NumPy arrays: {info.filename} is compressed by a method that "
             "numpy.savez does not use; save it again with numpy.savez_compressed"

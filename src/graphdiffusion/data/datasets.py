@@ -1,7 +1,6 @@
 """`load_data`: a benchmark of the paper by name, checked against the figures of appendix A."""
 
 import os
-import zipfile
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -95,7 +94,7 @@ def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
     target = rawfiles.cache_folder() / info.raw
     try:
         rawfiles.download(info, target)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except Exception as error:  # urllib, http, zipfile and zlib have errors of their own
         origin = info.urls[0].rpartition("/")[0]
         raise DataError(
             f"{problem}, and could not download them from {origin} ({reason(error)}). {advice}"

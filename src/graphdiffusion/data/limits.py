@@ -12,6 +12,7 @@ limits before anything is allocated:
 """
 
 import os
+import zipfile
 from pathlib import Path
 
 from graphdiffusion.errors import DataError
@@ -24,6 +25,8 @@ NODE_BYTES = 300
 EDGE_BYTES = 400
 CELL_BYTES = 200
 TEXT_BYTES = 8  # for each byte of a text file: the bytes, the string, and csv's copy of it
+
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile unpacks others without a limit
 
 _UNKNOWN_MEMORY = 8 << 30  # on a system that does not say how much it has
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

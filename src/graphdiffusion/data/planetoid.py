@@ -1,8 +1,8 @@
 """Cora, CiteSeer and PubMed from the eight files of Planetoid.
 
 Seven of them are pickles of Python 2. A pickle is a program, and loading one runs it. Here it is read as
-data instead: of the operations of the format only those are known that these files use, and what they
-would call or build becomes a `_Call` with its name, arguments and state. Nothing is imported or called.
+data instead: of the operations of the format only those are known that these files use, and what would be
+called or built becomes a `_Call` with its name, arguments and state. Nothing is imported or called.
 """
 
 import math
@@ -83,7 +83,7 @@ def read_planetoid(raw: Path, prefix: str) -> Data:
 
 @dataclass(eq=False)
 class _Call:
-    """What a pickle asks to be called or built, as data."""
+    """A call or an object that a pickle describes."""
 
     name: str
     arguments: tuple[Any, ...]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from graphdiffusion.data.arrays import load_arrays
 from graphdiffusion.data.catalogue import DatasetInfo
+from graphdiffusion.data.limits import ZIP_METHODS
 from graphdiffusion.errors import DataError
 
 DOWNLOAD_TIMEOUT_S = 30
@@ -115,6 +116,8 @@ def _unpack(archive: Path, wanted: Sequence[str]) -> None:
         if size > DOWNLOAD_BYTES:
             raise OSError(f"{archive.name} unpacks to {size:,} bytes, more than {DOWNLOAD_BYTES:,}")
         for name, member in chosen.items():
+            if member.compress_type not in ZIP_METHODS:
+                raise OSError(f"{archive.name}: {name} is compressed by a method that is not supported")
             with bundle.open(member) as source, Path(archive.parent, name).open("wb") as out:
                 shutil.copyfileobj(source, out)
     archive.unlink()

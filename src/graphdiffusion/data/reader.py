@@ -94,7 +94,8 @@ def read_folder(path: PathLike, *, directed: bool = False) -> Data:
     """Read a folder that holds `edges.*` and optionally `features.*` and `labels.*`, or one .npz.
 
     The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,), `x` (n, F), `y` (n,)
-    integers with -1 for unlabelled, and `train_mask`, `val_mask`, `test_mask` (n,) bool.
+    integers with -1 for unlabelled, and `train_mask`, `val_mask`, `test_mask` (n,) bool. Classes are
+    numbered without gaps; `class_names` are the numbers in the file.
     The result is that of `read_graph`; its name is that of the folder or file.
     """
     folder = Path(path)
