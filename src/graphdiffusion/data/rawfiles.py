@@ -19,7 +19,7 @@ from graphdiffusion.data.limits import ZIP_METHODS
 from graphdiffusion.errors import DataError
 
 DOWNLOAD_TIMEOUT_S = 30
-DOWNLOAD_BYTES = 1 << 30  # of a file, and of all that an archive unpacks to; ogbn-arxiv has about 0.1 GB
+DOWNLOAD_BYTES = 1 << 30  # of a file, and of all that it unpacks to: some times more than ogbn-arxiv has
 
 
 def cache_folder() -> Path:
