@@ -2,7 +2,7 @@
 
     python benchmarks/rewiring.py --data FOLDER [--output rewiring.json] [--case NAME ...]
 
-FOLDER holds ``PubMed/raw`` (Planetoid files) and ``ogbn-arxiv/topology.npz`` (``edge_index``). Every case
+FOLDER holds ``PubMed/raw`` (Planetoid files) and ``ogbn-arxiv/topology.npz``. Every case
 runs in a process of its own, so that its peak memory is its own; imports and data are included.
 """
 
@@ -12,21 +12,17 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import Planetoid
 from torch_geometric.transforms import GDC
-from torch_geometric.utils import to_undirected
 
+from graphdiffusion.data import load_data
 from graphdiffusion.rewiring import Rewire
 from graphdiffusion.rewiring.transition import adjacency, transition
 
@@ -35,16 +31,13 @@ SAMPLE = 64  # sources whose exact PageRank the result is held against
 
 
 def pubmed(root: Path) -> Data:
-    with tempfile.TemporaryDirectory() as folder:  # PyG writes beside the raw files
-        shutil.copytree(root / "PubMed" / "raw", Path(folder) / "PubMed" / "raw")
-        data = Planetoid(folder, "PubMed")[0]
+    data = load_data("pubmed", root, lcc=False)
     return Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
 
 
 def arxiv(root: Path) -> Data:
-    with np.load(root / "ogbn-arxiv" / "topology.npz") as file:
-        edges, n = torch.from_numpy(file["edge_index"].astype(np.int64)), len(file["y"])
-    return Data(edge_index=to_undirected(edges, num_nodes=n), num_nodes=n)
+    data = load_data("ogbn-arxiv-topology", root)
+    return Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
 
 
 def gdc_exact(data: Data) -> Data:

@@ -1,20 +1,38 @@
 """The benchmarks: published sizes, tidy graphs, raw files found, fetched or missed with a clear word."""
 
+import dataclasses
+import gzip
+import http.client
+import importlib.util
 import io
 import os
 import shutil
 import sys
 import types
 import urllib.error
+import urllib.request
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rawdata import shchur_arrays
 
-from graphdiffusion.data import DATASETS, check_data, dataset_info, load_data, planetoid_split, sources
+from graphdiffusion.cli import main
+from graphdiffusion.data import (
+    DATASETS,
+    check_data,
+    dataset_info,
+    datasets,
+    load_data,
+    planetoid_split,
+    random_split,
+    rawfiles,
+    sources,
+)
 from graphdiffusion.errors import DataError
 
 ROOT = Path(os.environ.get("GRAND_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -35,7 +53,7 @@ def home(tmp_path, monkeypatch):
     def offline(url, timeout):
         raise urllib.error.URLError("network is unreachable")
 
-    monkeypatch.setattr(sources.urllib.request, "urlopen", offline)
+    monkeypatch.setattr(urllib.request, "urlopen", offline)
     return tmp_path / "home"
 
 
@@ -66,7 +84,7 @@ def test_published_statistics(name, home):
     data = load_data(name, ROOT)
     assert (data.num_nodes, data.edge_index.size(1)) == (info.nodes, 2 * info.edges)
     assert data.x.shape == (info.nodes, info.features)
-    assert data.y.unique().tolist() == list(range(info.classes))
+    assert data.y[data.y >= 0].unique().tolist() == list(range(info.classes))
     assert data.name == name
     assert data.x.dtype == torch.float32
     nonzeros = data.x.values().numel() if data.x.layout == torch.sparse_csr else data.x.count_nonzero()
@@ -97,20 +115,62 @@ def test_planetoid_masks(name, sizes, home):
 
 
 @needs_data
-def test_citeseer_nodes_without_a_row_are_in_no_mask(home):
+def test_citeseer_nodes_without_a_row_are_unlabelled(home, capsys):
+    """15 nodes without features and label: class -1, in no mask, and no trouble further on."""
     data = load_data("citeseer", ROOT, lcc=False)
-    assert int((~to_dense(data.x).any(dim=1)).sum()) == 15
-    assert int(data.y.min()) == 0
+    unlabelled = data.y == -1
+    assert int(unlabelled.sum()) == 15
+    assert torch.equal(unlabelled, ~to_dense(data.x).any(dim=1))
+    assert not (unlabelled & (data.train_mask | data.val_mask | data.test_mask)).any()
+    check_data(data)
+    split = random_split(data.y, 0)
+    assert not (unlabelled & (split.train | split.val | split.test)).any()
+    assert int((split.train | split.val | split.test).sum()) == 3327 - 15
+    assert int((load_data("citeseer", ROOT).y == -1).sum()) == 10
+    assert main(["data", "info", "citeseer", "--root", str(ROOT)]) == 0
+    assert "3,327" in capsys.readouterr().out
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed"])
+def test_planetoid_equals_pyg(name, home):
+    """Except that CiteSeer's nodes without a label are unlabelled here, and of class 0 there."""
+    from torch_geometric.io import read_planetoid_data
+
+    info = DATASETS[name]
+    rawfiles.verify(ROOT / info.raw, info)  # PyG runs what is in these files
+    expected = read_planetoid_data(str(ROOT / info.raw), name)
+    data = load_data(name, ROOT, lcc=False)
+    assert torch.equal(to_dense(data.x), expected.x)
+    n = data.num_nodes
+    keys = expected.edge_index[0] * n + expected.edge_index[1]
+    assert torch.equal(data.edge_index[0] * n + data.edge_index[1], keys.sort().values)
+    assert torch.equal(data.y.clamp(min=0), expected.y)
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert torch.equal(data[mask], expected[mask])
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["coauthor-cs", "computers", "photo"])
+def test_shchur_equals_pyg(name, home):
+    from torch_geometric.io import read_npz
+
+    info = DATASETS[name]
+    expected = read_npz(str(ROOT / info.raw / info.files[0]))
+    data = load_data(name, ROOT, lcc=False)
+    assert torch.equal(to_dense(data.x), expected.x)
+    assert torch.equal(data.edge_index, expected.edge_index)
+    assert torch.equal(data.y, expected.y)
 
 
 @needs_data
 def test_component_keeps_rows_together(home):
     """Every node of the component has the features, label and mask it had in the whole graph."""
-    from torch_geometric.io import read_planetoid_data
     from torch_geometric.transforms import LargestConnectedComponents
 
-    raw = read_planetoid_data(str(ROOT / "Cora" / "raw"), "cora")
-    expected = LargestConnectedComponents()(raw)
+    whole = load_data("cora", ROOT, lcc=False)
+    whole.x = whole.x.to_dense()
+    expected = LargestConnectedComponents()(whole)
     data = load_data("cora", ROOT)
     assert torch.equal(data.x.to_dense(), expected.x)
     assert torch.equal(data.y, expected.y)
@@ -161,7 +221,7 @@ def test_download_goes_to_the_cache(tmp_path, monkeypatch, home):
         asked.append(url)
         return Response((ROOT / "Cora" / "raw" / url.rpartition("/")[2]).read_bytes())
 
-    monkeypatch.setattr(sources.urllib.request, "urlopen", serve)
+    monkeypatch.setattr(urllib.request, "urlopen", serve)
     root = tmp_path / "mine"
     root.mkdir()
     assert load_data("cora", root).num_nodes == 2485
@@ -230,21 +290,133 @@ def test_missing_files_give_one_clear_sentence(tmp_path, home):
 
 
 def test_interrupted_download_leaves_nothing(home, monkeypatch):
-    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda url, timeout: Response(b"half", length=8))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response(b"half", length=8))
     with pytest.raises(DataError, match="ended after 4 of 8 bytes"):
         load_data("photo")
     assert not [path for path in home.rglob("*") if path.is_file()]
 
 
-def test_archives_are_unpacked_flat(tmp_path, monkeypatch):
+def serve_archive(monkeypatch, entries: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> None:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as bundle:
-        bundle.writestr("arxiv/raw/edge.csv.gz", b"edges")
-        bundle.writestr("../../outside.txt", b"stays inside")
-    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda url, timeout: Response(packed.getvalue()))
-    sources.download({"arxiv.zip": "http://nowhere/arxiv.zip"}, tmp_path / "a" / "b")
-    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == ["edge.csv.gz", "outside.txt"]
+    with zipfile.ZipFile(packed, "w", method) as bundle:
+        for name, content in entries.items():
+            bundle.writestr(name, content)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response(packed.getvalue()))
+
+
+ARXIV = DATASETS["ogbn-arxiv"]
+
+
+def test_archives_are_unpacked_flat_and_only_what_is_expected(tmp_path, monkeypatch):
+    entries = {f"arxiv/raw/{file}": b"content" for file in ARXIV.files}
+    entries |= {
+        "../../edge.csv.gz": b"stays inside",
+        "../../outside.txt": b"",
+        "arxiv/split/train.csv.gz": b"",
+    }
+    serve_archive(monkeypatch, entries)
+    rawfiles.download(ARXIV, tmp_path / "a" / "b")
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == sorted(ARXIV.files)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a"]
+
+
+def test_archive_that_unpacks_to_too_much(home, monkeypatch):
+    monkeypatch.setattr(rawfiles, "DOWNLOAD_BYTES", 10_000)
+    serve_archive(monkeypatch, {f"arxiv/raw/{file}": bytes(2_000) for file in ARXIV.files})
+    with pytest.raises(DataError, match=r"arxiv.zip unpacks to 12,000 bytes, more than 10,000"):
+        load_data("ogbn-arxiv")
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archive_that_cannot_be_unpacked_in_parts(method, home, monkeypatch):
+    serve_archive(monkeypatch, {f"arxiv/raw/{file}": b"" for file in ARXIV.files}, method)
+    with pytest.raises(DataError, match=r"arxiv.zip: edge.csv.gz is compressed by a method"):
+        load_data("ogbn-arxiv")
+
+
+def test_archive_that_is_none(home, monkeypatch):
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Response(b"<html>moved</html>"))
+    with pytest.raises(DataError, match=r"could not download .*File is not a zip file"):
+        load_data("ogbn-arxiv")
+
+
+@pytest.mark.parametrize("error", [http.client.BadStatusLine("?"), zlib.error("bad"), EOFError("end")])
+def test_download_that_fails_in_any_way(error, home, monkeypatch):
+    def fail(url, timeout):
+        raise error
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    with pytest.raises(DataError, match="could not download"):
+        load_data("photo")
+
+
+def test_archive_without_an_expected_file(home, monkeypatch):
+    serve_archive(monkeypatch, {f"arxiv/raw/{file}": b"" for file in ARXIV.files[1:]})
+    with pytest.raises(DataError, match=r"arxiv.zip does not contain edge.csv.gz"):
+        load_data("ogbn-arxiv")
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+def test_endless_download(home, monkeypatch):
+    class Endless(Response):
+        def read(self, size):
+            return bytes(size)
+
+    monkeypatch.setattr(rawfiles, "DOWNLOAD_BYTES", 1 << 22)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Endless(b""))
+    with pytest.raises(DataError, match=r"photo.npz is larger than 4,194,304 bytes"):
+        load_data("photo")
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+@needs_data
+@pytest.mark.parametrize("file", DATASETS["citeseer"].files)
+def test_download_with_another_sum_is_refused(file, home, monkeypatch):
+    def serve(url, timeout):
+        name = url.rpartition("/")[2]
+        content = (ROOT / "CiteSeer" / "raw" / name).read_bytes()
+        return Response(content[:-1] + b"!" if name == file else content)
+
+    monkeypatch.setattr(urllib.request, "urlopen", serve)
+    with pytest.raises(DataError, match=rf"{file} is not the published file: its SHA-256 is"):
+        load_data("citeseer")
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+@needs_data
+@pytest.mark.parametrize("file", DATASETS["cora"].files)
+def test_changed_raw_file_is_refused(file, tmp_path, home):
+    """One flipped bit, in data rather than in structure: only a checksum can tell."""
+    raw = shutil.copytree(ROOT / "Cora" / "raw", tmp_path / "Cora" / "raw")
+    (raw / file).chmod(0o644)
+    content = bytearray((raw / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (raw / file).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{file} is not the published file.*read with read_graph"):
+        load_data("cora", tmp_path)
+
+
+@needs_data
+def test_npz_is_known_by_its_arrays(tmp_path, home):
+    """Packed in another way, beside an entry that is never read, it is the same; one value is not."""
+    info = DATASETS["photo"]
+    with np.load(ROOT / info.raw / info.files[0]) as file:
+        arrays = dict(file)
+    raw = tmp_path / info.raw
+    raw.mkdir(parents=True)
+    np.savez(raw / info.files[0], class_names=np.array(["a", None], dtype=object), **arrays)
+    assert load_data("photo", tmp_path).num_nodes == info.nodes
+    arrays["labels"][17] = (arrays["labels"][17] + 1) % info.classes
+    np.savez(raw / info.files[0], **arrays)
+    with pytest.raises(DataError, match=r"photo.npz is not the published file"):
+        load_data("photo", tmp_path)
+
+
+def test_every_raw_file_has_a_sum_but_those_of_arxiv():
+    for info in DATASETS.values():
+        assert len(info.sums) == (0 if info is ARXIV else len(info.files))
+        assert bool(info.arrays) == any(file.endswith(".npz") for file in info.files)
 
 
 def test_topology_without_a_source_says_what_to_do(home):
@@ -256,20 +428,26 @@ def test_damaged_raw_files(tmp_path, home):
     raw = tmp_path / "Photo" / "raw"
     raw.mkdir(parents=True)
     (raw / "amazon_electronics_photo.npz").write_bytes(b"PK not a zip")
-    with pytest.raises(DataError, match=r"cannot be read .* fresh copies"):
+    with pytest.raises(DataError, match=r"photo.npz cannot be read .* replace it by a fresh copy"):
         load_data("photo", tmp_path)
 
 
 def test_another_graph_under_a_known_name(tmp_path, home):
     raw = tmp_path / "Photo" / "raw"
     raw.mkdir(parents=True)
-    np.savez(
-        raw / "amazon_electronics_photo.npz",
-        attr_data=np.ones(3), attr_indices=np.arange(3), attr_indptr=np.arange(4), attr_shape=(3, 3),
-        adj_data=np.ones(2), adj_indices=[1, 2], adj_indptr=[0, 1, 2, 2], adj_shape=(3, 3),
-        labels=np.arange(3),
-    )  # fmt: skip
-    with pytest.raises(DataError, match="3 nodes, not 7487; 2 undirected edges, not 119043"):
+    np.savez(raw / "amazon_electronics_photo.npz", **shchur_arrays())
+    with pytest.raises(DataError, match=r"is not the published file.* a graph of your own is read with"):
+        load_data("photo", tmp_path)
+
+
+def test_statistics_of_another_graph(tmp_path, home, monkeypatch):
+    """The sizes are compared as well, for the data set that has no sums."""
+    info = dataclasses.replace(DATASETS["photo"], sums=())
+    monkeypatch.setattr(datasets, "dataset_info", lambda name: info)
+    raw = tmp_path / "Photo" / "raw"
+    raw.mkdir(parents=True)
+    np.savez(raw / "amazon_electronics_photo.npz", **shchur_arrays())
+    with pytest.raises(DataError, match="9 nodes, not 7487; 9 undirected edges, not 119043"):
         load_data("photo", tmp_path)
 
 
@@ -315,9 +493,8 @@ def test_arxiv_without_ogb(tmp_path, monkeypatch, home):
         load_data("ogbn-arxiv", tmp_path)
 
 
-def test_arxiv_through_ogb(tmp_path, monkeypatch):
-    """A stand-in for ogb's reader: three papers in three years."""
-    pd = pytest.importorskip("pandas")
+def fake_ogb(monkeypatch) -> None:
+    """A stand-in for ogb's reader, and for pandas where it is not installed."""
     reader = types.ModuleType("ogb.io.read_graph_raw")
     reader.read_csv_graph_raw = lambda raw, additional_node_files: [
         {
@@ -329,6 +506,25 @@ def test_arxiv_through_ogb(tmp_path, monkeypatch):
     for name in ("ogb", "ogb.io"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "ogb.io.read_graph_raw", reader)
+    if importlib.util.find_spec("pandas") is None:
+        monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
+
+
+def test_arxiv_files_that_unpack_to_too_much(tmp_path, monkeypatch):
+    fake_ogb(monkeypatch)
+    monkeypatch.setattr(sources, "DOWNLOAD_BYTES", 10_000)
+    for file in ("edge.csv.gz", "node-feat.csv.gz"):
+        (tmp_path / file).write_bytes(gzip.compress(bytes(6_000)))
+    with pytest.raises(
+        DataError, match=r"node-feat.csv.gz and the files before it unpack to more than 10,000"
+    ):
+        sources.read_arxiv(tmp_path)
+
+
+def test_arxiv_through_ogb(tmp_path, monkeypatch):
+    """Three papers in three years."""
+    pd = pytest.importorskip("pandas")
+    fake_ogb(monkeypatch)
     pd.DataFrame([4, 5, 6]).to_csv(tmp_path / "node-label.csv.gz", header=False, index=False)
     data = sources.read_arxiv(tmp_path)
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from threadpoolctl import threadpool_limits
 
 from graphdiffusion.errors import ArgumentError, DataError, ShapeError
 from graphdiffusion.graph import Graph
@@ -70,6 +71,19 @@ def test_scale_does_not_matter():
     x = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for got, expected in zip(knn_graph(1000 * x, 3), knn_graph(x, 3), strict=True):
         torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("kind", ["binary", "copies"])
+def test_ties_do_not_depend_on_threads(kind):
+    """Features of zeros and ones, or copies of points: many nodes are equally near."""
+    rng = np.random.default_rng(0)
+    binary = (rng.random((1500, 50)) < 0.1).astype(np.float32)
+    x = binary if kind == "binary" else np.repeat(rng.random((200, 30)), 8, axis=0)
+    results = []
+    for threads in (1, 2, 3):
+        with threadpool_limits(threads):
+            results.append(knn_graph(x, 5)[0])
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
 
 
 class Descent:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from torch_geometric.data import Data, HeteroData
 
 from graphdiffusion.errors import ArgumentError, DtypeError, GraphError
@@ -82,16 +85,101 @@ def test_content_and_parameters_are_the_key(tmp_path, counted):
     assert len(counted) == len(list(tmp_path.iterdir())) == 4 + len(variants)
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a zip file", None])
-def test_damaged_file_is_replaced(tmp_path, counted, damage):
+def repack(file, **changes) -> None:
+    """Write a cache file again with other arrays; its checksum stays what it was, unless it is given."""
+    with np.load(file) as content:
+        arrays = dict(content) | changes
+    np.savez(file, **{key: value for key, value in arrays.items() if value is not None})
+
+
+def other_matrix(file, change) -> None:
+    """A file with a correct checksum for a changed matrix."""
+    with np.load(file) as content:
+        parts = [content[key] for key in ("data", "indices", "indptr")]
+    n = len(parts[2]) - 1
+    matrix = change(sparse.csr_array(tuple(parts), shape=(n, n)))
+    cache._write(file, matrix)
+
+
+def with_nan(matrix):
+    matrix.data[3] = np.nan
+    return matrix
+
+
+def with_negative(matrix):
+    matrix.data[3] = -0.5
+    return matrix
+
+
+CACHE_DAMAGE = {
+    "empty": lambda file, whole: file.write_bytes(b""),
+    "no zip": lambda file, whole: file.write_bytes(b"not a zip file"),
+    "half": lambda file, whole: file.write_bytes(whole[: len(whole) // 2]),
+    "another value": lambda file, whole: repack(file, data=np.load(file)["data"] * 1.0000001),
+    "another column": lambda file, whole: repack(file, indices=np.load(file)["indices"][::-1].copy()),
+    "column out of range": lambda file, whole: repack(file, indices=np.load(file)["indices"] + 12),
+    "negative column": lambda file, whole: repack(file, indices=np.load(file)["indices"] - 1),
+    "rows out of order": lambda file, whole: repack(file, indptr=np.load(file)["indptr"][::-1].copy()),
+    "missing part": lambda file, whole: repack(file, indptr=None),
+    "no checksum": lambda file, whole: repack(file, sum=None),
+    "another type": lambda file, whole: repack(file, data=np.load(file)["data"].astype(np.float32)),
+    "fractional columns": lambda file, whole: repack(file, indices=np.load(file)["indices"] + 0.5),
+    "NaN, with a correct checksum": lambda file, whole: other_matrix(file, with_nan),
+    "negative, with a correct checksum": lambda file, whole: other_matrix(file, with_negative),
+    "too many entries, with a correct checksum": lambda file, whole: other_matrix(
+        file, lambda matrix: sparse.csr_array(np.full((12, 12), 0.5))
+    ),
+    "a larger graph, with a correct checksum": lambda file, whole: other_matrix(
+        file, lambda matrix: sparse.csr_array(np.eye(13))
+    ),
+    "compressed zeros": lambda file, whole: np.savez_compressed(
+        file,
+        sum=np.array("0" * 64),
+        data=np.zeros(10**7),
+        indices=np.zeros(10**7, int),
+        indptr=np.arange(13),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CACHE_DAMAGE)
+def test_damaged_file_is_replaced(tmp_path, counted, kind):
     data, rewire = example(), Rewire(top_k=3, cache=tmp_path)
     first = rewire(data)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
-    assert same(first, rewire(data)) and len(counted) == 2
-    assert same(first, rewire(data)) and len(counted) == 2
+    CACHE_DAMAGE[kind](file, whole)
+    with pytest.warns(UserWarning, match=rf"{file.name} is damaged .*; it is computed again"):
+        assert same(first, rewire(data)) and len(counted) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert same(first, rewire(data)) and len(counted) == 2
+    assert file.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_file_of_another_graph_is_not_taken(tmp_path, counted):
+    """Its content is whole, but the checksum is for another name."""
+    rewire = Rewire(top_k=3, cache=tmp_path)
+    expected = rewire(example(1))
+    (file,) = tmp_path.iterdir()
+    other = rewire(example(2))
+    assert not same(expected, other)
+    (second,) = set(tmp_path.iterdir()) - {file}
+    file.write_bytes(second.read_bytes())
+    with pytest.warns(UserWarning, match="checksum"):
+        assert same(rewire(example(1)), expected)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"top_k": 3}, {"top_k": 100}, {"avg_degree": 1.0}, {"avg_degree": 50.0}, {"eps": 1e-9}]
+)
+def test_every_rule_fits_the_bound_of_its_file(rule, tmp_path):
+    data = example()
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            Rewire(cache=tmp_path, **rule)(data)
 
 
 def test_failed_write_leaves_nothing(tmp_path, monkeypatch):

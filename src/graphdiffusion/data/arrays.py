@@ -1,27 +1,100 @@
-"""NumPy and SciPy arrays from a user's .npy and .npz files, checked; pickles are never opened."""
+"""NumPy and SciPy arrays from .npy and .npz files, checked before and after; pickles are never opened."""
 
-from collections.abc import Callable
+import math
+import zipfile
+from collections.abc import Callable, Container
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from graphdiffusion.data.foreign import check_compressed, reason
+from graphdiffusion.data.limits import ZIP_METHODS, check_claim, check_graph, check_memory
 from graphdiffusion.errors import DataError
 
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
-def load_arrays(path: Path) -> dict[str, NDArray]:
-    """All arrays of an .npz file; pickled objects are refused."""
+
+def load_arrays(
+    path: Path, wanted: Container[str] | None = None, limit: int | None = None
+) -> dict[str, NDArray]:
+    """The arrays of an .npz file, all of them or those that are `wanted`; pickled objects are refused.
+
+    The sizes of all arrays are known from the archive's directory, and are checked before one is read;
+    zipfile reads no more than they say. They must fit into memory, and into `limit` bytes if it is given.
+    """
     try:
-        with np.load(path, allow_pickle=False) as content:
-            if not isinstance(content, np.lib.npyio.NpzFile):
+        check_memory(path.stat().st_size, path.name)
+        with path.open("rb") as file:
+            if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
                 raise DataError(f"{path.name} holds one bare array; name it .npy")
-            return {key: content[key] for key in content.files}
+            with zipfile.ZipFile(file) as archive:
+                chosen = _members(archive, path.name, wanted)
+                size = sum(info.file_size for info in chosen.values())
+                check_memory(size, f"{path.name}: its content")
+                if limit is not None and size > limit:
+                    raise DataError(f"{path.name} unpacks to {size:,} bytes, more than {limit:,}")
+                return {key: _read_member(archive, info, path.name) for key, info in chosen.items()}
     except DataError:
         raise
     except Exception as error:  # a damaged zip raises BadZipFile, zlib.error, EOFError, ...
-        raise DataError(f"{path.name} cannot be read as NumPy arrays ({error})") from error
+        raise DataError(f"{path.name} cannot be read as NumPy arrays ({reason(error)})") from error
+
+
+def load_array(path: Path) -> NDArray:
+    """The array of an .npy file; pickled objects are refused."""
+    try:
+        check_memory(path.stat().st_size, path.name)
+        with path.open("rb") as file:
+            _check_header(file, path.stat().st_size, path.name)
+            file.seek(0)
+            return npy.read_array(file, allow_pickle=False)
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path.name} cannot be read as a NumPy array ({reason(error)})") from error
+
+
+def _members(
+    archive: zipfile.ZipFile, file: str, wanted: Container[str] | None
+) -> dict[str, zipfile.ZipInfo]:
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise DataError(f"{file} cannot be read as NumPy arrays: two of its arrays have the same name")
+    return {key: info for key, info in members.items() if wanted is None or key in wanted}
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> NDArray:
+    if info.compress_type not in ZIP_METHODS:
+        raise DataError(
+            f"{file} cannot be read as NumPy arrays: {info.filename} is compressed by a method that "
+            "numpy.savez does not use; save it again with numpy.savez_compressed"
+        )
+    with archive.open(info) as member:
+        _check_header(member, info.file_size, f"{file} cannot be read as NumPy arrays: {info.filename}")
+    with archive.open(info) as member:
+        return npy.read_array(member, allow_pickle=False)
+
+
+def _check_header(file: IO[bytes], size: int, what: str) -> None:
+    """The header of an array of `size` bytes: it claims just what follows it."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise DataError(f"{what} has the version {version} of the format .npy; save it with numpy.save")
+    shape, _, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise DataError(f"{what} holds Python objects, which only a pickle can store; save numbers instead")
+    if dtype.kind not in "biufcSU" or dtype.itemsize == 0:
+        raise DataError(f"{what} holds {dtype}; numbers are expected")
+    claimed, held = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if claimed != held:
+        raise DataError(
+            f"{what} claims {dtype} of shape {shape}, which is {claimed:,} bytes, but {held:,} follow; "
+            "the file is damaged: save it again"
+        )
 
 
 def check_edge_array(edge_index: NDArray, weight: NDArray | None, file: str) -> None:
@@ -50,6 +123,8 @@ def check_features(x: Any, file: str) -> NDArray[np.float32] | sp.csr_matrix:
             f"{file}: features must be numbers of shape (nodes, features), neither of them zero, "
             f"got {x.dtype} of shape {x.shape}"
         )
+    if not sp.issparse(x):
+        check_memory(2 * 4 * x.size, f"{file}: float32 features of shape {x.shape}")
     with np.errstate(over="ignore"):
         result = sp.csr_matrix(x, dtype=np.float32) if sp.issparse(x) else x.astype(np.float32)
     if sp.issparse(result):
@@ -76,11 +151,12 @@ def check_weights(weight: NDArray, where: Callable[[int], str]) -> None:
         )
 
 
-def scipy_edges(path: Path) -> tuple[NDArray, NDArray | None, int]:
+def scipy_edges(path: Path, arrays: dict[str, NDArray]) -> tuple[NDArray, NDArray | None, int]:
     """edge_index, weights (None if all are one) and node count of a square scipy matrix."""
-    matrix = _load_scipy(path)
+    matrix = _load_scipy(path, arrays)
     if matrix.shape[0] != matrix.shape[1]:
         raise DataError(f"{path.name}: an adjacency matrix must be square, got {matrix.shape}")
+    check_graph(matrix.shape[0], matrix.nnz, path.name)
     adjacency = sp.csr_matrix(matrix)
     adjacency.sum_duplicates()
     adjacency.eliminate_zeros()
@@ -89,23 +165,33 @@ def scipy_edges(path: Path) -> tuple[NDArray, NDArray | None, int]:
     return np.stack([coo.row, coo.col]), weight, matrix.shape[0]
 
 
-def _load_scipy(path: Path) -> Any:
+def _load_scipy(path: Path, arrays: dict[str, NDArray]) -> Any:
+    """The matrix of a file whose `arrays` have been read: so their sizes are known to be right."""
     try:
-        return sp.load_npz(path)
+        matrix = sp.load_npz(path)
+        if matrix.format in ("csr", "csc", "bsr"):
+            check_compressed(matrix)
     except Exception as error:
-        raise DataError(f"{path.name} is not a matrix of scipy.sparse.save_npz ({error})") from error
+        raise DataError(
+            f"{path.name} is not a matrix of scipy.sparse.save_npz ({reason(error)})"
+        ) from error
+    if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
+        raise DataError(
+            f"{path.name}: expected a matrix of numbers, got {matrix.dtype} of shape {matrix.shape}"
+        )
+    entries = sum(array.size for array in arrays.values())
+    check_claim(max(matrix.shape), entries, f"{path.name} claims a matrix of the shape {matrix.shape}")
+    # scipy knows no float16, and duplicates of small integers overflow when they are added up
+    return matrix if matrix.dtype == bool else matrix.astype(np.float64)
 
 
 def feature_array(path: Path, suffix: str) -> Any:
     """The one matrix, dense or sparse, of an .npy or .npz file, as it is stored."""
     if suffix == ".npy":
-        try:
-            return np.load(path, allow_pickle=False)
-        except Exception as error:
-            raise DataError(f"{path.name} cannot be read as a NumPy array ({error})") from error
+        return load_array(path)
     arrays = load_arrays(path)
     if "format" in arrays:
-        return _load_scipy(path)
+        return _load_scipy(path, arrays)
     for key in ("x", "features"):
         if key in arrays:
             return arrays[key]

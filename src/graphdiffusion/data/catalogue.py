@@ -14,6 +14,8 @@ class DatasetInfo:
     component, `all_nodes` and `all_edges` those of the whole graph. `development` is the size of
     the development set in the paper's random splits; 0 where the split is fixed. `raw` is the
     folder, below the data folder, that holds `files`; `urls` is where they can be fetched from.
+    `sums` are the SHA-256 of the files, of an .npz those of its `arrays` (see `rawfiles.checksum`);
+    none for ogbn-arxiv, whose files are not verified.
     """
 
     name: str
@@ -30,6 +32,8 @@ class DatasetInfo:
     raw: str = ""
     files: tuple[str, ...] = field(default=(), repr=False)
     urls: tuple[str, ...] = field(default=(), repr=False)
+    sums: tuple[str, ...] = field(default=(), repr=False)
+    arrays: tuple[str, ...] = field(default=(), repr=False)
 
 
 _SEN = "Sen et al., Collective Classification in Network Data, AI Magazine 2008"
@@ -47,6 +51,13 @@ def _planetoid_files(name: str) -> tuple[str, ...]:
 def _planetoid_urls(name: str) -> tuple[str, ...]:
     base = "https://github.com/kimiyoung/planetoid/raw/master/data"
     return tuple(f"{base}/{file}" for file in _planetoid_files(name))
+
+
+_SHCHUR_ARRAYS = (
+    *(f"adj_{part}" for part in ("data", "indices", "indptr", "shape")),
+    *(f"attr_{part}" for part in ("data", "indices", "indptr", "shape")),
+    "labels",
+)
 
 
 def _shchur_url(file: str) -> str:
@@ -67,6 +78,16 @@ _ALL = (
         raw="Cora/raw",
         files=_planetoid_files("cora"),
         urls=_planetoid_urls("cora"),
+        sums=(
+            "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+            "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+            "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+            "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+            "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+            "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+            "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+            "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+        ),
     ),
     DatasetInfo(
         name="citeseer",
@@ -81,6 +102,16 @@ _ALL = (
         raw="CiteSeer/raw",
         files=_planetoid_files("citeseer"),
         urls=_planetoid_urls("citeseer"),
+        sums=(
+            "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+            "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+            "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+            "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+            "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+            "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+            "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+            "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+        ),
     ),
     DatasetInfo(
         name="pubmed",
@@ -95,6 +126,16 @@ _ALL = (
         raw="PubMed/raw",
         files=_planetoid_files("pubmed"),
         urls=_planetoid_urls("pubmed"),
+        sums=(
+            "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+            "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+            "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+            "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+            "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+            "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+            "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+            "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+        ),
     ),
     DatasetInfo(
         name="coauthor-cs",
@@ -111,6 +152,8 @@ _ALL = (
         raw="CS/raw",
         files=("ms_academic_cs.npz",),
         urls=(_shchur_url("ms_academic_cs.npz"),),
+        sums=("fe411bcad5879cbb3e0228865285bb502670d91f6a3ccfb2428dadf190a058a4",),
+        arrays=_SHCHUR_ARRAYS,
     ),
     DatasetInfo(
         name="computers",
@@ -126,6 +169,8 @@ _ALL = (
         raw="Computers/raw",
         files=("amazon_electronics_computers.npz",),
         urls=(_shchur_url("amazon_electronics_computers.npz"),),
+        sums=("7a953d5e0f9aa710e6713298b881373db4182b6626254f21858b240cd7626e09",),
+        arrays=_SHCHUR_ARRAYS,
     ),
     DatasetInfo(
         name="photo",
@@ -141,6 +186,8 @@ _ALL = (
         raw="Photo/raw",
         files=("amazon_electronics_photo.npz",),
         urls=(_shchur_url("amazon_electronics_photo.npz"),),
+        sums=("f9b02767081fe7bcacf5459b1f5dad2b30b0921bd4b226989a7dc4fe5f6dfbef",),
+        arrays=_SHCHUR_ARRAYS,
     ),
     DatasetInfo(
         name="ogbn-arxiv",
@@ -166,7 +213,7 @@ _ALL = (
                 "num-edge-list",
             )
         ),
-        urls=("http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",),
+        urls=("https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip",),
     ),
     DatasetInfo(
         name="ogbn-arxiv-topology",
@@ -181,6 +228,8 @@ _ALL = (
         source=_HU,
         raw="ogbn-arxiv",
         files=("topology.npz",),
+        sums=("c014ed1eed68095bdb4cadc0e0411b37caa86974721f1779a2d06c4f85decd80",),
+        arrays=("edge_index", "y", "year"),
     ),
     DatasetInfo(
         name="cora-embedded",

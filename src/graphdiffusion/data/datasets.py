@@ -5,8 +5,11 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
-from graphdiffusion.data import sources
+from graphdiffusion.data import rawfiles, sources
 from graphdiffusion.data.catalogue import DatasetInfo, dataset_info
+from graphdiffusion.data.check import check_data
+from graphdiffusion.data.foreign import reason
+from graphdiffusion.data.planetoid import read_planetoid
 from graphdiffusion.data.structure import largest_component
 from graphdiffusion.errors import DataError
 
@@ -19,23 +22,28 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
         root: a folder that holds the raw files as PyG lays them out, for instance
             `root/Cora/raw/ind.cora.x`. Default: the environment variable `GRAND_DATA`, else
             `~/.cache/graphdiffusion`. Nothing is ever written there, except that files found
-            nowhere are downloaded to `~/.cache/graphdiffusion`.
+            nowhere are downloaded to `~/.cache/graphdiffusion`. Files must be the published ones, by
+            their SHA-256; only those of ogbn-arxiv are not verified.
         lcc: keep the largest connected component only, as the paper does.
 
     Returns:
         `x` (n, F) float32, sparse CSR if less than a tenth is nonzero, else dense;
         `edge_index` (2, E) int64, both directions, sorted, no self-loops, no duplicates;
-        `y` (n,) int64; `train_mask`, `val_mask`, `test_mask` (n,) bool where a public split
-        exists; `name`; `node_ids`, the numbers in the whole graph, where nodes were left out.
-        `cora-embedded` has ids of its own and `class_names`, and `ogbn-arxiv-topology` no `x`.
+        `y` (n,) int64, -1 for the nodes of CiteSeer that have no label in its files (15, of which
+        10 lie in the largest component); `train_mask`, `val_mask`, `test_mask` (n,) bool where a
+        public split exists; `name`; `node_ids`, the numbers in the whole graph, where nodes were
+        left out. `cora-embedded` has ids of its own and `class_names`, and `ogbn-arxiv-topology`
+        no `x`.
 
     Raises:
-        DataError: unknown name, files neither found nor downloadable, unreadable files, or a
-            graph whose size is not the published one.
+        DataError: unknown name, files neither found nor downloadable, files that are not the
+            published ones, or a graph whose size is not the published one.
     """
     info = dataset_info(name)
     data = sources.read_embedded_cora() if info.family == "embedded" else _read(info, root)
     data.name = info.name
+    if data.x is not None:
+        check_data(data)
     if lcc:
         data = largest_component(data)
     _check_statistics(data, info, lcc)
@@ -44,26 +52,27 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
 
 def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
     raw = _raw_folder(info, root)
+    rawfiles.verify(raw, info)
     try:
         if info.family == "Planetoid":
-            return sources.read_planetoid(raw, info.name)
+            return read_planetoid(raw, info.name)
         if info.family in ("Coauthor", "Amazon"):
-            return sources.read_shchur(raw, info.files[0])
+            return sources.read_shchur(raw / info.files[0], info.arrays)
         if info.name == "ogbn-arxiv":
             return sources.read_arxiv(raw)
-        return sources.read_arxiv_topology(raw)
+        return sources.read_arxiv_topology(raw / info.files[0], info.arrays)
     except DataError:
         raise
-    except Exception as error:  # a damaged pickle, archive or table may raise anything
+    except Exception as error:  # a damaged table may raise anything
         raise DataError(
             f"{info.name}: the raw files in {raw} cannot be read "
-            f"({type(error).__name__}: {error}); replace them by fresh copies"
+            f"({type(error).__name__}: {reason(error)}); replace them by fresh copies"
         ) from error
 
 
 def find_raw(info: DatasetInfo, root: str | os.PathLike[str] | None = None) -> Path | None:
     """The first folder that has all raw files of a data set, or None; nothing is downloaded."""
-    for folder in sources.data_folders(root):
+    for folder in rawfiles.data_folders(root):
         if all((folder / info.raw / file).is_file() for file in info.files):
             return folder / info.raw
     return None
@@ -74,7 +83,7 @@ def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
     raw = find_raw(info, root)
     if raw is not None:
         return raw
-    looked = " or ".join(str(folder / info.raw) for folder in sources.data_folders(root))
+    looked = " or ".join(str(folder / info.raw) for folder in rawfiles.data_folders(root))
     problem = f"{info.name}: did not find {', '.join(info.files)} in {looked}"
     advice = (
         f"Put the files there, or give the folder that holds {info.raw} as root or in the "
@@ -82,13 +91,13 @@ def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
     )
     if not info.urls:
         raise DataError(f"{problem}. {advice}")
-    target = sources.cache_folder() / info.raw
+    target = rawfiles.cache_folder() / info.raw
     try:
-        sources.download({url.rpartition("/")[2]: url for url in info.urls}, target)
-    except (OSError, ValueError) as error:
+        rawfiles.download(info, target)
+    except Exception as error:  # urllib, http, zipfile and zlib have errors of their own
         origin = info.urls[0].rpartition("/")[0]
         raise DataError(
-            f"{problem}, and could not download them from {origin} ({error}). {advice}"
+            f"{problem}, and could not download them from {origin} ({reason(error)}). {advice}"
         ) from error
     return target
 

@@ -20,6 +20,7 @@ from graphdiffusion.data.arrays import (
     load_arrays,
     scipy_edges,
 )
+from graphdiffusion.data.limits import check_graph
 from graphdiffusion.data.tables import TABLES, Table, read_table, require_file
 from graphdiffusion.errors import DataError
 
@@ -139,7 +140,7 @@ def _edges_from_arrays(path: Path) -> Edges:
     num_nodes = None
     weight = arrays.get("edge_weight", arrays.get("weight"))
     if "format" in arrays:
-        edge_index, weight, num_nodes = scipy_edges(path)
+        edge_index, weight, num_nodes = scipy_edges(path, arrays)
     elif "edge_index" in arrays:
         edge_index = arrays["edge_index"]
     elif "row" in arrays and "col" in arrays and arrays["row"].shape == arrays["col"].shape:
@@ -152,6 +153,7 @@ def _edges_from_arrays(path: Path) -> Edges:
     check_edge_array(edge_index, weight, path.name)
     if edge_index.shape[1] == 0:
         raise DataError(f"{path.name} is empty: it has no edges")
+    check_graph(num_nodes or 0, edge_index.shape[1], path.name)
     source, target = ([str(i) for i in ends] for ends in edge_index.tolist())
     weight = None if weight is None else weight.astype(np.float64)
     return Edges(source, target, weight, lambda i: f"{path.name}, edge {i}", num_nodes)

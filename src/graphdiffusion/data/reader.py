@@ -26,6 +26,7 @@ from graphdiffusion.data.inputs import (
     read_features,
     read_labels,
 )
+from graphdiffusion.data.limits import check_claim, check_graph
 from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
 
@@ -69,6 +70,8 @@ def read_graph(
     edge_part = read_edges(Path(edges))
     feature_part = None if features is None else read_features(Path(features))
     label_part = None if labels is None else read_labels(Path(labels))
+    if feature_part is not None:
+        check_graph(feature_part.x.shape[0], len(edge_part.source), feature_part.file)
     node_ids = _node_ids(edge_part, feature_part, label_part)
     index = {node: i for i, node in enumerate(node_ids)}
     owner = "" if feature_part is None else feature_part.file
@@ -91,7 +94,8 @@ def read_folder(path: PathLike, *, directed: bool = False) -> Data:
     """Read a folder that holds `edges.*` and optionally `features.*` and `labels.*`, or one .npz.
 
     The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,), `x` (n, F), `y` (n,)
-    integers with -1 for unlabelled, and `train_mask`, `val_mask`, `test_mask` (n,) bool.
+    integers with -1 for unlabelled, and `train_mask`, `val_mask`, `test_mask` (n,) bool. Classes are
+    numbered without gaps; `class_names` are the numbers in the file.
     The result is that of `read_graph`; its name is that of the folder or file.
     """
     folder = Path(path)
@@ -125,7 +129,7 @@ def open_data(
     if is_dataset(name):
         return load_data(name, root, lcc)
     path = Path(name).expanduser()
-    if not path.exists():
+    if not os.path.exists(path):  # in contrast to Path.exists, False for a name that is too long
         try:
             dataset_info(name)
         except DataError as error:
@@ -160,8 +164,8 @@ def _node_ids(edges: Edges, features: Features | None, labels: Labels | None) ->
 
 def _sorted(names: set[str]) -> list[str]:
     """Sorted as numbers if all are plain ones, so that 2 comes before 10; as text otherwise."""
-    if all(name.isdecimal() and str(int(name)) == name for name in names):
-        return sorted(names, key=int)
+    if all(name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0") for name in names):
+        return sorted(names, key=lambda name: (len(name), name))  # of any length; int() takes 4300 digits
     return sorted(names)
 
 
@@ -262,6 +266,8 @@ def _read_npz(path: Path, directed: bool) -> Data:
         raise DataError(f"{path.name} is empty: it has no edges, no x and no y")
     if named > n:
         raise DataError(f"{path.name}: an edge names node {named - 1}, but there are {n} nodes")
+    check_claim(n, sum(a.size for a in arrays.values()), f"{path.name}: an edge names node {n - 1:,}")
+    check_graph(n, edge_index.shape[1], path.name)
     data = _graph(
         edge_index.astype(np.int64),
         None if weight is None else weight.astype(np.float64),
@@ -271,10 +277,28 @@ def _read_npz(path: Path, directed: bool) -> Data:
         directed,
     )
     if y is not None:
-        data.y = torch.from_numpy(y.astype(np.int64))
-        data.class_names = [str(k) for k in range(int(data.y.max()) + 1)]
+        _add_classes(data, y, path.name)
     for key in MASKS:
         if key in arrays:
-            data[key] = torch.from_numpy(arrays[key])
+            data[key] = _mask(arrays[key], key, n, path.name)
     data.name = path.stem
     return check_data(data)
+
+
+def _add_classes(data: Data, y: NDArray, file: str) -> None:
+    """Classes are numbered without gaps, in the order of the labels, which become their names."""
+    if y.size and y.min() < -1:
+        raise DataError(f"{file}: y must be -1 (unlabelled) or a class from 0, got {y.min()}")
+    labels, number = np.unique(y, return_inverse=True)
+    unlabelled = int((labels < 0).sum())
+    data.y = torch.from_numpy(number.astype(np.int64) - unlabelled)
+    data.class_names = [str(label) for label in labels[unlabelled:].tolist()]
+
+
+def _mask(mask: NDArray, key: str, n: int, file: str) -> torch.Tensor:
+    if mask.dtype != bool or mask.shape != (n,):
+        raise DataError(
+            f"{file}: {key} must be bool of shape ({n},), got {mask.dtype} of shape {mask.shape}; "
+            "of several splits choose one column"
+        )
+    return torch.from_numpy(mask)

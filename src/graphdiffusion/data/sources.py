@@ -1,16 +1,8 @@
-"""Where the raw files of a benchmark lie, how they are fetched, and how each family is read.
-
-Reading the raw files takes about a second at most, so nothing processed is ever stored, nothing is
-written beside a user's data, and a killed run leaves nothing behind that could spoil the next one.
-"""
+"""How the raw files of each family of benchmarks are read; those of Planetoid have a file of their own."""
 
 import contextlib
+import gzip
 import io
-import os
-import shutil
-import tempfile
-import urllib.request
-import zipfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,94 +10,51 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
-from torch_geometric.io import read_npz, read_planetoid_data
 
+from graphdiffusion.data.arrays import load_arrays
+from graphdiffusion.data.foreign import csr_matrix, reason
+from graphdiffusion.data.rawfiles import DOWNLOAD_BYTES
 from graphdiffusion.data.structure import feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
 
-DOWNLOAD_TIMEOUT_S = 30
 
-
-def cache_folder() -> Path:
-    """Where downloads go: `~/.cache/graphdiffusion`."""
-    return Path("~/.cache/graphdiffusion").expanduser()
-
-
-def data_folders(root: str | os.PathLike[str] | None) -> list[Path]:
-    """The folders to look in: `root`, else the one that GRAND_DATA names; then the cache."""
-    chosen = root if root is not None else os.environ.get("GRAND_DATA") or None
-    if chosen is None:
-        return [cache_folder()]
-    folder = Path(chosen).expanduser()
-    if not folder.is_dir():
-        origin = "root" if root is not None else "the environment variable GRAND_DATA"
-        raise DataError(
-            f"{origin} names {str(folder)!r}, which is not a folder; "
-            "give a folder that holds the raw files, for instance Cora/raw/ind.cora.x"
+def read_shchur(path: Path, names: tuple[str, ...]) -> Data:
+    """Coauthor and Amazon sets; as in PyG, every positive count becomes a one."""
+    arrays = load_arrays(path, names)
+    x, adjacency = (
+        csr_matrix(
+            (arrays[f"{part}_{key}"] for key in ("data", "indices", "indptr")),
+            tuple(arrays[f"{part}_shape"].tolist()),
         )
-    return list(dict.fromkeys([folder, cache_folder()]))
-
-
-def download(urls: dict[str, str], folder: Path) -> None:
-    """Fetch `{file name: url}` into `folder`; a file appears there only once it is complete.
-
-    A `.zip` is unpacked instead: its files land in `folder` under their own base names.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
-        for name, url in urls.items():
-            part = Path(scratch, name)
-            with (
-                urllib.request.urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response,
-                part.open("wb") as out,
-            ):
-                shutil.copyfileobj(response, out)
-                expected = response.headers.get("Content-Length")
-            if expected is not None and part.stat().st_size != int(expected):
-                raise OSError(f"{url} ended after {part.stat().st_size} of {expected} bytes")
-            if part.suffix == ".zip":
-                _unpack(part)
-        for part in sorted(Path(scratch).iterdir()):
-            part.replace(folder / part.name)
-
-
-def _unpack(archive: Path) -> None:
-    with zipfile.ZipFile(archive) as bundle:
-        for member in bundle.infolist():
-            if not member.is_dir():
-                with bundle.open(member) as source:
-                    Path(archive.parent, Path(member.filename).name).write_bytes(source.read())
-    archive.unlink()
-
-
-def read_planetoid(raw: Path, prefix: str) -> Data:
-    """Cora, CiteSeer, PubMed, with the public split. Their files are pickles, hence PyG's reader."""
-    data = read_planetoid_data(str(raw), prefix)
-    return _finish(data)
-
-
-def read_shchur(raw: Path, file: str) -> Data:
-    """Coauthor and Amazon sets; PyG turns every positive count into a one."""
-    data = read_npz(str(raw / file))
-    return _finish(data)
-
-
-def _finish(data: Data) -> Data:
-    data.x = feature_tensor(data.x.numpy())
-    data.edge_index, _ = tidy_edges(data.edge_index.numpy(), data.y.numel())
-    return data
+        for part in ("attr", "adj")
+    )
+    x.sum_duplicates()
+    x.data[x.data > 0] = 1
+    labels = arrays["labels"]
+    n = labels.size
+    if labels.dtype.kind not in "iu" or labels.ndim != 1 or (x.shape[0], *adjacency.shape) != (n, n, n):
+        raise DataError(
+            f"{path.name}: attributes {x.shape}, adjacency {adjacency.shape} and labels {labels.shape}, "
+            f"{labels.dtype}, are not of one graph"
+        )
+    edges, _ = tidy_edges(np.stack(adjacency.nonzero()), n)
+    return Data(x=feature_tensor(x), edge_index=edges, y=torch.from_numpy(labels.astype(np.int64)))
 
 
 def read_arxiv(raw: Path) -> Data:
-    """ogbn-arxiv from the raw CSV files of the Open Graph Benchmark, undirected, split by year."""
+    """ogbn-arxiv from the raw CSV files of the Open Graph Benchmark, undirected, split by year.
+
+    The files are not verified, but they are read as tables of numbers, and their size is bounded.
+    """
     try:
         import pandas as pd
         from ogb.io.read_graph_raw import read_csv_graph_raw
     except ImportError as error:
         raise DataError(
-            f"ogbn-arxiv is read by the package ogb, which cannot be imported ({error}); "
+            f"ogbn-arxiv is read by the package ogb, which cannot be imported ({reason(error)}); "
             "install it with: pip install 'graphdiffusion[ogb]'"
         ) from error
+    _check_unpacked(sorted(raw.glob("*.csv.gz")))
     # ogb reports its progress on standard output, which belongs to our caller.
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         graph = read_csv_graph_raw(str(raw), additional_node_files=["node_year"])[0]
@@ -115,10 +64,24 @@ def read_arxiv(raw: Path) -> Data:
     return data
 
 
-def read_arxiv_topology(raw: Path) -> Data:
+def _check_unpacked(paths: list[Path]) -> None:
+    """Unpack once to count the bytes: what gzip writes about the size cannot be relied on."""
+    size = 0
+    for path in paths:
+        with gzip.open(path) as file:
+            while block := file.read(1 << 20):
+                size += len(block)
+                if size > DOWNLOAD_BYTES:
+                    raise DataError(
+                        f"{path} and the files before it unpack to more than {DOWNLOAD_BYTES:,} bytes, far "
+                        "more than ogbn-arxiv has; replace them by fresh copies"
+                    )
+
+
+def read_arxiv_topology(path: Path, names: tuple[str, ...]) -> Data:
     """ogbn-arxiv without features, from a `topology.npz` with edge_index, y and year."""
-    with np.load(raw / "topology.npz", allow_pickle=False) as arrays:
-        return _arxiv_graph(arrays["edge_index"], arrays["y"], arrays["year"])
+    arrays = load_arrays(path, names)
+    return _arxiv_graph(arrays["edge_index"], arrays["y"], arrays["year"])
 
 
 def _arxiv_graph(edge_index: NDArray, y: NDArray, year: NDArray) -> Data:

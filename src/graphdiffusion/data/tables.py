@@ -2,11 +2,15 @@
 
 import csv
 import io
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from graphdiffusion.data.foreign import reason
+from graphdiffusion.data.limits import CELL_BYTES, TEXT_BYTES, check_memory
 from graphdiffusion.errors import DataError
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -87,7 +91,7 @@ def _separator_hint(path: Path, row: list[str]) -> str:
 
 def require_file(path: Path, suffixes: Sequence[str]) -> str:
     """The suffix of an existing file, which must be one of `suffixes`."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # in contrast to Path.is_file, False for a name that is too long
         raise DataError(f"there is no file {str(path)!r}")
     suffix = path.suffix.lower()
     if suffix not in suffixes:
@@ -105,7 +109,14 @@ def read_table(path: Path) -> Table:
 
 
 def _read_text(path: Path, suffix: str) -> Table:
-    raw = path.read_bytes()
+    tabs = suffix == ".tsv"
+    check_memory(TEXT_BYTES * path.stat().st_size, path.name)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path.name} cannot be read ({reason(error)})") from error
+    count = raw.count(b"\t" if tabs else b",") + raw.count(b"\n") + 1
+    check_memory(count * CELL_BYTES, f"{path.name}: a table of {count:,} cells")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -113,7 +124,6 @@ def _read_text(path: Path, suffix: str) -> Table:
         raise DataError(
             f"{path.name}, line {line}: the bytes are not UTF-8 text; save the file as UTF-8"
         ) from error
-    tabs = suffix == ".tsv"
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",", strict=True)
     # Stripping takes as long as reading, and most large files have nothing to strip.
     bare = re.search(r'["]|[^\S\r\n\t]' if tabs else r'["]|[^\S\r\n]', text) is None
@@ -128,7 +138,7 @@ def _read_text(path: Path, suffix: str) -> Table:
                 widths.append(len(row))
                 lines.append(reader.line_num)
     except csv.Error as error:
-        raise DataError(f"{path.name}, line {reader.line_num}: {error}") from error
+        raise DataError(f"{path.name}, line {reader.line_num}: {reason(error)}") from error
     return Table(path, "line", cells, widths, lines)
 
 
@@ -138,19 +148,51 @@ def _read_parquet(path: Path) -> Table:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise DataError(
-            f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({error}); "
+            f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({reason(error)}); "
             "install it with: pip install 'graphdiffusion[parquet]', or save the table as .csv"
         ) from error
     try:
-        content = pq.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path.name} is not a readable Parquet file ({error})") from error
-    # pandas stores an unnamed index as a column of this name; it is no part of the table.
-    names = [name for name in content.column_names if not name.startswith("__index_level_")]
-    columns = [
-        ["" if value is None else str(value).strip() for value in content[name].to_pylist()]
-        for name in names
-    ]
+        columns = _parquet_columns(pa, pq, path)
+    except DataError:
+        raise
+    except Exception as error:  # pyarrow has exceptions of its own, and passes on many others
+        raise DataError(f"{path.name} is not a readable Parquet file ({reason(error)})") from error
+    rows = len(columns[0]) if columns else 0
     cells = [cell for row in zip(*columns, strict=True) for cell in row]
-    rows = content.num_rows
-    return Table(path, "row", cells, [len(names)] * rows, range(1, rows + 1))
+    return Table(path, "row", cells, [len(columns)] * rows, range(1, rows + 1))
+
+
+def _parquet_columns(pa: Any, pq: Any, path: Path) -> list[list[str]]:
+    """The columns as text. Encoded and compressed, any number of rows fits into a small file."""
+    with pq.ParquetFile(path) as file:
+        about, schema = file.metadata, file.schema_arrow
+    # pandas stores an unnamed index as a column of this name; it is no part of the table.
+    fields = [field for field in schema if not field.name.startswith("__index_level_")]
+    size = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
+    size += about.num_rows * max(1, len(fields)) * CELL_BYTES
+    check_memory(size, f"{path.name}: a table of {about.num_rows:,} rows and {len(fields):,} columns")
+    for field in fields:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        number = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
+        if not (number or _is_text(pa, kind) or pa.types.is_null(kind)):
+            raise DataError(
+                f"{path.name}: the column {field.name!r} holds {field.type}; "
+                "expected one number or text in each cell"
+            )
+    # As a dictionary, a text that is repeated a million times is held once.
+    names = [field.name for field in fields]
+    repeated = [field.name for field in fields if _is_text(pa, field.type)]
+    with pq.ParquetFile(path, read_dictionary=repeated) as file:
+        content = file.read(columns=names)
+    return [[cell for chunk in content[name].chunks for cell in _texts(pa, chunk)] for name in names]
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _texts(pa: Any, chunk: Any) -> list[str]:
+    if pa.types.is_dictionary(chunk.type):
+        values = _texts(pa, chunk.dictionary)
+        return ["" if k is None else values[k] for k in chunk.indices.to_pylist()]
+    return ["" if value is None else str(value).strip() for value in chunk.to_pylist()]

@@ -7,15 +7,19 @@ import json
 import os
 import tempfile
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-_VERSION = 1  # raise it when the same input gives another result
+from ..data.arrays import load_arrays
+from ..data.foreign import check_compressed, reason
+from ..errors import DataError
+
+_VERSION = 2  # raise it when the same input gives another result
+_PARTS = ("data", "indices", "indptr", "sum")
+_OVERHEAD = 4096  # bytes of the headers and of the checksum
 
 
 def folder(choice: str | Path | None) -> Path:
@@ -35,9 +39,15 @@ def content_hash(matrix: sparse.csr_array, parameters: Mapping[str, object]) -> 
     return digest.hexdigest()
 
 
-def cached(path: Path, compute: Callable[[], sparse.csr_array]) -> sparse.csr_array:
-    """The matrix stored at ``path``; if there is none, or a damaged one, compute and store it."""
-    matrix = _read(path)
+def cached(path: Path, n: int, most: int, compute: Callable[[], sparse.csr_array]) -> sparse.csr_array:
+    """The matrix stored at ``path``; if there is none, or a damaged one, compute and store it.
+
+    Args:
+        path: Its stem is the hash of what the matrix was computed from.
+        n: Rows and columns of the matrix.
+        most: The largest number of entries that it can have.
+    """
+    matrix = _read(path, n, most)
     if matrix is None:
         matrix = compute()
         try:
@@ -47,15 +57,34 @@ def cached(path: Path, compute: Callable[[], sparse.csr_array]) -> sparse.csr_ar
     return matrix
 
 
-def _read(path: Path) -> sparse.csr_array | None:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            parts = (file["data"], file["indices"], file["indptr"])
-            matrix = sparse.csr_array(parts, shape=tuple(file["shape"].tolist()))
-            matrix.check_format(full_check=True)
-            return matrix
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+def _read(path: Path, n: int, most: int) -> sparse.csr_array | None:
+    if not path.is_file():
         return None
+    try:
+        arrays = load_arrays(path, _PARTS, limit=16 * most + 8 * n + _OVERHEAD)
+        return _checked(arrays, path.stem, n, most)
+    except Exception as error:  # damage shows in many ways, and the matrix can be computed again
+        warnings.warn(
+            f"the rewired graph cached in {path} is damaged ({reason(error)}); it is computed again",
+            stacklevel=4,
+        )
+        return None
+
+
+def _checked(arrays: dict[str, np.ndarray], key: str, n: int, most: int) -> sparse.csr_array:
+    missing = [part for part in _PARTS if part not in arrays]
+    if missing:
+        raise DataError(f"it lacks {', '.join(missing)}")
+    data, indices, indptr = (arrays[part] for part in _PARTS[:3])
+    if (data.dtype, indices.dtype.kind, indptr.dtype.kind) != (np.float64, "i", "i"):
+        raise DataError(f"it holds {data.dtype}, {indices.dtype} and {indptr.dtype}")
+    matrix = sparse.csr_array((data, indices, indptr), shape=(n, n))
+    check_compressed(matrix)
+    if matrix.nnz > most or not (np.isfinite(data).all() and (data >= 0).all()):
+        raise DataError(f"it holds {matrix.nnz} entries, of which at most {most} ≥ 0 are possible")
+    if str(arrays["sum"]) != content_hash(matrix, {"key": key}):
+        raise DataError("its checksum is not that of its content")
+    return matrix
 
 
 def _write(path: Path, matrix: sparse.csr_array) -> None:
@@ -64,8 +93,8 @@ def _write(path: Path, matrix: sparse.csr_array) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
-            np.savez(file, shape=np.array(matrix.shape), **parts)
+            parts = {part: getattr(matrix, part) for part in _PARTS[:3]}
+            np.savez(file, sum=np.array(content_hash(matrix, {"key": path.stem})), **parts)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from ..errors import ArgumentError, DataError, ShapeError
@@ -40,7 +41,8 @@ def knn_graph(
 
     Returns:
         ``edge_index (2, E)`` int64, sorted and with both directions, and ``edge_weight (E,)`` in torch's
-        default dtype: ready for ``Graph.from_edge_index`` or a PyG ``Data``.
+        default dtype: ready for ``Graph.from_edge_index`` or a PyG ``Data``. The exact search gives the
+        same graph whatever the number of threads; it uses one.
     """
     features = _features(x)
     n = features.shape[0]
@@ -84,7 +86,8 @@ def _exact(
     features: np.ndarray | sparse.csr_array, k: int, metric: Metric
 ) -> tuple[np.ndarray, np.ndarray]:
     search = NearestNeighbors(n_neighbors=k, metric=metric).fit(features)
-    distance, neighbour = search.kneighbors()  # without an argument a node is not its own neighbour
+    with threadpool_limits(1):  # of nodes equally near, several threads take now these and now those
+        distance, neighbour = search.kneighbors()  # without an argument a node is not its own neighbour
     return neighbour, distance
 
 

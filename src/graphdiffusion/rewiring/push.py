@@ -165,6 +165,6 @@ def heat_terms(t: float, tail: float) -> int:
 
 
 def _progress(blocks: range, name: str) -> Iterable[int]:
-    """A bar on a terminal; nothing where nobody looks."""
+    """A bar on a terminal, and nothing elsewhere."""
     console = Console(stderr=True)
     return track(blocks, f"{name}:", console=console, transient=True, disable=not sys.stderr.isatty())

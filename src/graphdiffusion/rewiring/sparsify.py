@@ -7,6 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from scipy import sparse
 
+# Entries of a diffusion matrix are probabilities, known to about 1e-15. Entries that differ by less than
+# this are equal, and smaller ones are zero: what is kept must not depend on the last digits, which are
+# those of a processor and of a library.
+RESOLUTION = 1e-12
+
 
 def sparsify(
     blocks: Iterable[sparse.csr_array],
@@ -18,7 +23,8 @@ def sparsify(
     """Sparse ``n × n`` matrix from its rows, which come in blocks ``(b, n)`` and may be let go at once.
 
     Exactly one rule is given. Every rule keeps the largest entry of each row (the edges that enter a
-    node). Ties go to the smaller row, then to the smaller column.
+    node). Ties, which are entries within ``RESOLUTION`` of the smallest one to keep, go to the smaller
+    row, then to the smaller column.
 
     Args:
         top_k: Keep the K largest entries of each row; all of them where there are fewer.
@@ -28,7 +34,7 @@ def sparsify(
     if top_k is not None:
         kept: Iterable[sparse.csr_array] = (_masked(b, _largest_in_rows(b, top_k)) for b in blocks)
     elif eps is not None:
-        kept = (_masked(b, (b.data >= eps) | _largest_in_rows(b, 1)) for b in blocks)
+        kept = (_masked(b, (b.data >= eps - RESOLUTION) | _largest_in_rows(b, 1)) for b in blocks)
     else:
         assert avg_degree is not None
         kept = _largest_of_all(blocks, avg_degree)
@@ -43,7 +49,7 @@ def _largest_in_rows(block: sparse.csr_array, count: int) -> np.ndarray:
         row = block.data[block.indptr[i] : block.indptr[i + 1]]
         last[i] = np.partition(row, len(row) - count)[len(row) - count]
     last = np.repeat(last, length)
-    above, level = block.data > last, block.data == last
+    above, level = _compared(block.data, last)
     sums = np.append(0, np.cumsum(above)), np.append(0, np.cumsum(level))
     room = count - (sums[0][block.indptr[1:]] - sums[0][block.indptr[:-1]])
     place = sums[1][1:] - np.repeat(sums[1][block.indptr[:-1]], length)  # among the level ones, from 1
@@ -75,9 +81,15 @@ def _cut(
     if len(score) <= count:
         return [block], [score]
     last = np.partition(score, len(score) - count)[len(score) - count]
-    level = score == last
-    keep = (score > last) | (level & (np.cumsum(level) <= count - (score > last).sum()))
+    above, level = _compared(score, last)
+    keep = above | (level & (np.cumsum(level) <= count - above.sum()))
     return [_masked(block, keep)], [score[keep]]
+
+
+def _compared(values: np.ndarray, last: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the values above ``last`` and of those equal to it."""
+    above = values > last + RESOLUTION
+    return above, ~above & (values >= last - RESOLUTION)
 
 
 def _masked(block: sparse.csr_array, keep: np.ndarray) -> sparse.csr_array:

@@ -39,6 +39,10 @@ class Rewire(BaseTransform):
     ``data.edge_index`` and ``data.edge_weight`` are set, other attributes of the old edges are removed.
     Weights are read from ``data.edge_weight``; without it every edge weighs 1.
 
+    The edges that are kept do not depend on the number of threads. Entries that differ by less than 1e-12
+    are equal, and of equal ones those of the smaller nodes are kept: processors and libraries that round
+    differently keep the same edges, unless two entries differ by 1e-12 up to rounding.
+
     Args:
         method: ``"ppr"`` (personalised PageRank) or ``"heat"``.
         alpha: Return probability of PPR, in (0, 1); commonly 0.05 to 0.2.
@@ -126,8 +130,9 @@ class Rewire(BaseTransform):
         if self.cache is False:
             matrix = self._matrix(weights)
         else:
-            name = store.content_hash(weights, self._parameters(weights.shape[0])) + ".npz"
-            matrix = store.cached(store.folder(self.cache) / name, lambda: self._matrix(weights))
+            n = weights.shape[0]
+            path = store.folder(self.cache) / f"{store.content_hash(weights, self._parameters(n))}.npz"
+            matrix = store.cached(path, n, self._most(n), lambda: self._matrix(weights))
         coo = matrix.tocoo()
         dtype = torch.get_default_dtype() if edge_weight is None else edge_weight.dtype
         target, source, values = (torch.from_numpy(a) for a in (coo.row, coo.col, coo.data))
@@ -160,6 +165,12 @@ class Rewire(BaseTransform):
 
     def _is_exact(self, n: int) -> bool:
         return self.path == "exact" or (self.path == "auto" and n <= EXACT_UP_TO)
+
+    def _most(self, n: int) -> int:
+        """The largest number of edges that the rule leaves."""
+        if self.top_k is not None:
+            return n * min(n, self.top_k)
+        return n * n if self.avg_degree is None else min(n * n, max(n, round(self.avg_degree * n)))
 
     def _parameters(self, n: int) -> dict[str, Any]:
         """All that the result depends on, besides the weights; they contain the self-loops."""
