@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import fuzz
 import hypothesis.strategies as st
 import pytest
 import torch
@@ -27,6 +29,27 @@ settings.load_profile("graphdiffusion")
 torch.set_num_threads(1)  # the graphs here are too small to share out
 
 D = torch.float64
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A report carries the damage that its test counted, from a worker process to the main one."""
+    report = yield
+    if fuzz.cases:
+        report.user_properties.append(("damage", dict(fuzz.cases)))
+        fuzz.cases.clear()
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    total: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for key, counted in getattr(report, "user_properties", []):
+                if key == "damage":
+                    total.update(counted)
+    if total:
+        terminalreporter.write_line(fuzz.summary(total))
 
 
 def both_ways(pairs: list[tuple[int, int]]) -> Tensor:
