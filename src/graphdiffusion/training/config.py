@@ -26,7 +26,8 @@ def _option(
 # of a run share one, and those of a search, which begin at MOST_SEEDS, are others.
 MOST_SEEDS, MOST_INITS = 1_000_000, 1_000
 
-_LARGEST = 2**31 - 1  # whole number of an option that has no other bound: its products fit in 64 bits
+# Bounds of options that have no others: products of whole numbers fit in 64 bits, numbers in float32.
+_LARGEST = {int: 2**31 - 1, float: 3.4e38}
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,8 @@ def _check_bounds(name: str, value: float, low: float | None, high: float | None
     if (low is not None and value < low) or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ConfigError(f"{name} must be {bounds}, got {_shown(value)}.")
-    if isinstance(value, int) and value > _LARGEST:
-        raise ConfigError(f"{name} must be at most {_LARGEST}, got {_shown(value)}.")
+    if value > _LARGEST[type(value)]:
+        raise ConfigError(f"{name} must be at most {_LARGEST[type(value)]}, got {_shown(value)}.")
 
 
 def _shown(value: Any) -> str:
