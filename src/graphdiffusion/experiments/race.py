@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from ..data import Split, deal_again, planetoid_split, stack_splits
 from ..errors import SolverError
 from ..training.config import Config
-from ..training.memory import chunk_size, free_memory, in_halves, require_room
+from ..training.memory import chunk_size, free_memory, in_chunks, require_room
 from ..training.population import Population
 from ..training.problem import PER_MEMBER, Member, Problem, build_model, load_problem, member_splits
 from .lane import Lane, Standing
@@ -104,8 +104,7 @@ class Workshop:
             ]
             longest = max(trial.config.time for trial in family)
             size = chunk_size(self.problem(shared), shared.but(time=longest), len(members))
-            for k in range(0, len(members), size):
-                found += in_halves(members[k : k + size], partial(self._lane, shared))
+            found += in_chunks(members, size, partial(self._lane, shared))
         return found
 
     def _lane(self, config: Config, members: list[Member]) -> Lane:
@@ -126,7 +125,11 @@ class Workshop:
         done: list[Lane] = []
         for lane in lanes:
             ended, members = dict(lane.ended), list(lane.population.members)
-            parts = in_halves(members, partial(self._advance, lane, len(members), epochs, left))
+            if not members:  # all have failed
+                done.append(lane)
+                continue
+            work = partial(self._advance, lane, len(members), epochs, left)
+            parts = in_chunks(members, len(members), work)
             parts[0].ended |= ended
             done += parts
         return done

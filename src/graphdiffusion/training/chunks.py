@@ -103,6 +103,8 @@ class RunFolder:
                     _load(path, population, tensors, note, done)
                     until = str(note["metrics"])
                     log.info("resumed chunk %d at epoch %d", first, population.epochs_done)
+                else:
+                    path.unlink()  # of another chunk: the metrics that it refers to are dropped now
         self._metrics = Journal(self.path / "metrics.jsonl", until)
         return done
 

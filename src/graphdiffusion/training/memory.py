@@ -1,4 +1,4 @@
-"""How many members fit in memory at once, and what is done when they do not: halves, one by one."""
+"""How many members fit in memory at once, and what is done when they do not: half as many."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _SAYS)
 
 
-def in_halves(members: Sequence[Member], work: Callable[[list[Member]], Done]) -> list[Done]:
-    """``work(members)``; where memory runs out, on each half of them, and so on.
+def in_chunks(members: Sequence[Member], size: int, work: Callable[[list[Member]], Done]) -> list[Done]:
+    """``work`` on chunks of ``size`` members; where memory runs out, on chunks half as large from there on.
 
-    Returns the result of each part, in the order of the members.
+    Returns the result of each chunk, in the order of the members.
 
     Raises:
         NotEnoughMemory: not even one member fits.
     """
-    waiting, done = [list(members)], []
-    while waiting:
-        part = waiting.pop(0)
+    place, done = 0, []
+    while place < len(members):
+        chunk = list(members[place : place + size])
         try:
-            done.append(work(part))
+            done.append(work(chunk))
+            place += len(chunk)
             continue
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            if len(part) == 1:
+            if len(chunk) == 1:
                 raise NotEnoughMemory(f"one training does not fit in memory: {ADVICE}.") from None
         free_memory()  # here, where no error holds the tensors any more
-        half = (len(part) + 1) // 2
-        waiting[:0] = [part[:half], part[half:]]
+        size = (len(chunk) + 1) // 2
     return done
 
 

@@ -8,6 +8,7 @@ damage and edits by hand, not forgery.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -50,7 +51,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def _destination(path: Path) -> Path | None:
     """The regular file, present or future, that a path leads to; ``None`` if it is a pipe or a device."""
-    for _ in range(40):  # links that the kernel follows, too
+    for _ in range(40):  # as many links as the kernel follows
         folder = Path(os.path.realpath(path.parent))
         path = folder / path.name
         if folder.parts[1:2] == ("proc",):  # an open file, such as standard output
@@ -58,7 +59,7 @@ def _destination(path: Path) -> Path | None:
         if not path.is_symlink():
             return None if path.exists() and not path.is_file() else path
         path = folder / os.readlink(path)
-    return path
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 @contextlib.contextmanager

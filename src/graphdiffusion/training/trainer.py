@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import ConfigError, SolverError
 from .chunks import Done, RunFolder
 from .config import Config
-from .memory import chunk_size, in_halves
+from .memory import chunk_size, in_chunks
 from .population import Population
 from .problem import Member, Problem
 from .summary import Result, device_name
@@ -33,7 +33,7 @@ class Watcher(Protocol):
 
 
 class Trainer:
-    """Trains members in chunks that fit in memory; where a chunk does not, in halves of it.
+    """Trains members in chunks that fit in memory; where one does not, in smaller ones.
 
     Args:
         problem: Data, on the device that is to compute.
@@ -73,15 +73,13 @@ class Trainer:
         size = size or chunk_size(self.problem, self.config, len(self.members))
         device = device_name(self.problem.y.device)
         log.info("%d members on %s, %d at a time", len(self.members), device, size)
-        while (place := len(self.results)) < len(self.members):
-            parts = in_halves(self.members[place : place + size], self._train)
-            size = min(size, max(parts))
+        in_chunks(self.members[len(self.results) :], size, self._train)
         if self.folder is not None:
             self.folder.conclude(self.problem, self.config, self.results)
         return self.results
 
-    def _train(self, members: list[Member]) -> int:
-        """Train some members together, and say how many they were."""
+    def _train(self, members: list[Member]) -> None:
+        """Train a chunk: these members together."""
         first = len(self.results)
         population = Population(self.problem, self.config, members)
         done: Done = self.folder.restore(first, population) if self.folder is not None else {}
@@ -102,7 +100,6 @@ class Trainer:
             self._report(self.folder.store(first, members, done))
         else:
             self._report([done[m.number][0] for m in members])
-        return len(members)
 
     def _failed(self, population: Population, error: SolverError) -> Tensor:
         """The members that end; the others repeat the epoch without them."""
