@@ -18,22 +18,23 @@ class Templates:
 
     Args:
         folder: An empty folder.
+        options: Of the training, besides those of all tests.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.place, self.kept = folder / "place", folder / "kept"
         self.place.mkdir()
         before = Path.cwd()
         os.chdir(self.place)
         try:
             write_graph(Path("toy"))
-            assert main(["train", "toy", *SMALL, "--out", "run"]) == 0
+            assert main(["train", "toy", *SMALL, *options, "--out", "run"]) == 0
             shutil.copytree(self.place, self.kept / "finished")
             shutil.rmtree("run")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
                 patch.setattr(Population, "step", _interrupted)
-                assert main(["train", "toy", *SMALL, "--out", "run"]) == 130
+                assert main(["train", "toy", *SMALL, *options, "--out", "run"]) == 130
             shutil.copytree(self.place, self.kept / "stopped")
         finally:
             os.chdir(before)

@@ -18,7 +18,7 @@ from ..errors import DataError, GraphDiffusionError
 from .config import Config
 from .journal import Journal
 from .population import Population
-from .problem import Member, Problem
+from .problem import Member, Problem, stacked_template
 from .storage import MEND, check_finite, check_tensors, read_tensors, write_json, write_tensors
 from .summary import Result, summarise
 
@@ -56,24 +56,28 @@ class RunFolder:
         """Time spent so far, in all attempts."""
         return self._before + time.monotonic() - self._started
 
-    def finished(self, members: Sequence[Member]) -> list[list[Result]]:
+    def finished(self, problem: Problem, config: Config, members: Sequence[Member]) -> list[list[Result]]:
         """Results of the chunks that earlier attempts have finished, from the first member up to a gap."""
         found: list[list[Result]] = []
         place = 0
         while (path := self._chunk(place)).exists():
-            _, note = self._read(path, "chunk", _MEND_CHUNK)
-            with _reading(path, _MEND_CHUNK):
+            states, note = self._read(path, "chunk", _MEND_CHUNK)
+            with reading(path, _MEND_CHUNK):
                 results = [Result.parse(entry) for entry in note["results"]]
                 self._settled = str(note["metrics"])
-            self.size = len(results)
-            if not results or [r.member for r in results] != list(members[place : place + self.size]):
+            own = [r.member for r in results]
+            if not own or own != list(members[place : place + len(own)]):
                 raise DataError(f"{path} holds other members than those of this run: {_MEND_CHUNK}.")
+            wanted = stacked_template(config, problem.in_channels, problem.classes, own)
+            check_tensors(path, states, wanted, _MEND_CHUNK)
+            check_finite(path, states, _MEND_CHUNK)
             found.append(results)
+            self.size = len(own)
             place += self.size
         self._drop_chunks(place)
         if (path := self.path / CHECKPOINT).exists():
             _, note = self._read(path, "checkpoint", _MEND_CHECKPOINT)
-            with _reading(path, _MEND_CHECKPOINT):
+            with reading(path, _MEND_CHECKPOINT):
                 if note["first"] == place:
                     self.size = len(note["members"])
         return found
@@ -98,7 +102,7 @@ class RunFolder:
         path, until = self.path / CHECKPOINT, self._settled
         if path.exists():
             tensors, note = self._read(path, "checkpoint", _MEND_CHECKPOINT)
-            with _reading(path, _MEND_CHECKPOINT):
+            with reading(path, _MEND_CHECKPOINT):
                 if note["first"] == first and note["members"] == [asdict(m) for m in population.members]:
                     _load(path, population, tensors, note, done)
                     until = str(note["metrics"])
@@ -169,7 +173,7 @@ class RunFolder:
     def _read(self, path: Path, kind: str, mend: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, note = read_tensors(path, kind, mend)
         check_run(path, note, self.run, mend)
-        with _reading(path, mend):
+        with reading(path, mend):
             self._before = max(self._before, float(note["seconds"]))
         return tensors, note
 
@@ -206,7 +210,7 @@ def check_run(path: Path, note: Mapping[str, Any], run: str, mend: str = MEND) -
 
 
 @contextmanager
-def _reading(path: Path, mend: str) -> Iterator[None]:
+def reading(path: Path, mend: str) -> Iterator[None]:
     """Refuse a note that is not as a training writes it."""
     try:
         yield

@@ -9,6 +9,7 @@ import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -146,7 +147,7 @@ class Config:
     device: Literal["auto", "cpu", "cuda"] = _option("auto", "Where to compute.", "training")
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints()
         for f in fields(self):
             object.__setattr__(
                 self, f.name, _coerced(f.name, getattr(self, f.name), hints[f.name], f.metadata)
@@ -203,6 +204,11 @@ class Config:
         """A copy with some options changed."""
         check_names(changes)
         return replace(self, **changes)
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Config)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

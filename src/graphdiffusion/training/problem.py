@@ -50,6 +50,8 @@ from .config import Config
 PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
 
 
+Tensors = dict[str, Tensor]
+
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
 
 
@@ -219,6 +221,15 @@ def model_template(config: Config, in_channels: int, classes: int) -> GRAND:
     plain = config.but(solver="euler", gradient="backprop")  # others look at their tolerances
     with torch.device("meta"):
         return build_model(plain, in_channels, classes, 0)
+
+
+def stacked_template(config: Config, in_channels: int, classes: int, members: Sequence[Member]) -> Tensors:
+    """The stacked states of some members, without memory."""
+    model = model_template(config.but(**members[0].options), in_channels, classes)
+    return {
+        name: torch.empty((len(members), *value.shape), dtype=value.dtype, device="meta")
+        for name, value in model.state_dict().items()
+    }
 
 
 def build_solver(

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from ..data import check_data
 from ..errors import ArgumentError, DataError
 from ..nn import GRAND, as_features
-from .chunks import check_run
+from .chunks import check_run, reading
 from .config import Config
 from .fingerprint import Fingerprint
 from .folder import holds_run, is_finished, read_config, require_place
@@ -27,9 +27,9 @@ from .problem import (
     build_model,
     load_problem,
     member_splits,
-    model_template,
     pick_device,
     read_data,
+    stacked_template,
 )
 from .storage import check_finite, check_tensors, read_json, read_tensors
 from .summary import Result
@@ -170,17 +170,13 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
     path = folder / "model.safetensors"
     states, note = read_tensors(path, "model", _mend(folder))
     check_run(path, note, fingerprint.run)
-    try:
+    with reading(path, _mend(folder)):
         results = [Result.parse(entry) for entry in note["members"]]
         classes, in_channels = int(note["classes"]), int(note["in_channels"])
         names = [str(name) for name in note["class_names"] or range(classes)][:classes]
-        template = model_template(config.but(**results[0].options), in_channels, classes)
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{path} was not written by a training ({error}).") from None
-    wanted = {
-        name: torch.empty((len(results), *value.shape), dtype=value.dtype, device="meta")
-        for name, value in template.state_dict().items()
-    }
+        if len(names) < classes:
+            raise ValueError(f"{len(names)} names for {classes} classes")
+        wanted = stacked_template(config, in_channels, classes, [r.member for r in results])
     check_tensors(path, states, wanted)
     check_finite(path, states)
     return Run(folder, root, config, fingerprint, results, states, in_channels, names, summary)

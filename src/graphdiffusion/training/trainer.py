@@ -67,8 +67,9 @@ class Trainer:
         not even the first members get through their first epoch, the error is raised.
         """
         self.results = []
-        for results in self.folder.finished(self.members) if self.folder is not None else []:
-            self._report(results)
+        if self.folder is not None:
+            for results in self.folder.finished(self.problem, self.config, self.members):
+                self._report(results)
         size = self.chunk or (self.folder.size if self.folder is not None else None)
         size = size or chunk_size(self.problem, self.config, len(self.members))
         device = device_name(self.problem.y.device)
