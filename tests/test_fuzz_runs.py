@@ -89,7 +89,7 @@ def command(kind: str, *arguments: str) -> tuple[int, str]:
     assert code in (0, 2), kind
     if code == 2:
         assert out.getvalue() == "" and said.count("\n") == 1 and said.startswith("grand: "), (kind, said)
-        assert "Traceback" not in said and len(said) < 1000, (kind, said)
+        assert "Traceback" not in said, (kind, said)
     return code, out.getvalue()
 
 

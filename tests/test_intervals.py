@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from scipy.stats import t as student
 from test_cli_basics import SMALL, toy, write_graph  # noqa: F401
 
 from graphdiffusion.cli import main
@@ -85,6 +86,28 @@ def test_commands(toy, capsys):  # noqa: F811
     shown = capsys.readouterr().out
     assert re.search(r"test accuracy: [\d.]+% \(95% interval .*, binomial error of 15 test nodes\)", shown)
     assert "binomial error of 33 validation nodes" in shown
+
+
+@pytest.mark.parametrize("table", ["table1", "table2"])
+def test_published_intervals_are_of_this_kind(table):
+    from graphdiffusion.training.storage import read_json
+    from graphdiffusion.training.summary import wilson
+
+    path = Path(__file__).parent.parent / "docs" / "results" / f"{table}.json"
+    for cell in read_json(path, "table")["cells"]:
+        mean, nodes, splits = cell["mean"], cell["test_nodes"], cell["splits"]
+        right = mean / 100 * nodes * cell["members"]
+        assert right == pytest.approx(
+            round(right), abs=1e-6
+        )  # answers are whole: the nodes are counted right
+        if table == "table1":
+            low, high = (100 * end for end in wilson(mean / 100, nodes))
+            assert cell["interval"] == "test nodes" and splits == 1
+        else:
+            half = student.ppf(0.975, splits - 1) * cell["std"] / math.sqrt(splits)
+            low, high = mean - half, mean + half
+            assert cell["interval"] == "splits" and cell["inits"] == 1
+        assert cell["ci95"] == pytest.approx([low, high])
 
 
 def test_a_given_split_is_one_whatever_the_seeds(toy):  # noqa: F811
