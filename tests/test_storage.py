@@ -159,28 +159,36 @@ def test_tensors(tmp_path):
             read_tensors(path, "thing")
 
 
+def cut(path: Path, until: str | None = None) -> Journal:
+    journal = Journal(path)
+    journal.cut(until)
+    return journal
+
+
 def test_journals(tmp_path):
     path = tmp_path / "a.jsonl"
-    journal = Journal(path)
-    ends = [journal.last]
+    journal, ends = Journal(path), [""]
     for k in range(4):
         journal.append({"k": k, "loss": math.nan if k == 2 else 0.5 * k})
         ends.append(journal.last)
     whole = path.read_bytes()
     assert [line["loss"] for line in read_lines(path)] == [0, 0.5, None, 1.5]
     path.write_bytes(whole[:-3])  # the last line cut off by a kill
-    again = Journal(path)
+    again = cut(path)
     assert again.last == ends[3]
     again.append({"k": 3, "loss": 1.5})
     assert path.read_bytes() == whole
-    assert Journal(path, ends[2]).last == ends[2]
+    assert cut(path, ends[2]).last == ends[2]
     assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2])
     path.write_bytes(whole.replace(b'"k": 1', b'"k": 7'))
     with pytest.raises(DataError, match=r"line 2 of .*a.jsonl was changed or damaged"):
-        Journal(path)
-    assert Journal(path, ends[1]).last == ends[1]  # damage behind the line does not matter
+        cut(path)
+    with pytest.raises(DataError, match=r"line 2 of .*a.jsonl was changed or damaged"):
+        cut(path, ends[2])
+    assert cut(path, ends[1]).last == ends[1]  # damage behind the line does not matter
     with pytest.raises(DataError, match="lacks lines that were written"):
-        Journal(path, ends[2])
+        cut(path, ends[2])
+    assert cut(path, "").last == "" and path.read_bytes() == b""
 
 
 def test_nothing_is_left_of_a_failed_write(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:
         return _refuse(str(error))
-    except BrokenPipeError:  # whoever read our output has left
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

@@ -138,9 +138,7 @@ def _new_folder(config: Config) -> Path:
 
 def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None) -> None:
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
-    from ..training.chunks import clear_leftovers
-    from ..training.folder import is_finished, require_free, require_place
-    from ..training.lock import writing
+    from ..training.folder import is_finished, require_free, require_place, tidy
     from ..training.problem import has_fixed_split
     from ..training.runs import read_summary
     from .tables import error_console, print_summary
@@ -148,8 +146,7 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | N
     config = settled.config
     if resume and is_finished(out):
         found = load_run(out)
-        with writing(out):
-            clear_leftovers(out)
+        tidy(out)
         say("this run is finished.")
         print_summary(out, found.summary)
         return

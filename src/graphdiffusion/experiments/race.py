@@ -1,7 +1,7 @@
 """Successive halving: trials train together, and at every rung the worse ones are dropped.
 
 Trials of one family are members of one population, in lanes that fit in memory. All lanes reach a rung
-before anybody goes on, so that a trial is measured against every other one, of whatever family.
+before any goes on, so that a trial is measured against every other one, of whatever family.
 """
 
 from __future__ import annotations
@@ -194,15 +194,15 @@ def race(
 
     Args:
         workshop: Data and device.
-        trials: Who takes part.
+        trials: The trials.
         seeds: Of splits and weights; every trial is trained with each.
         grace: Epochs before the first cut.
         reduction: One in so many goes on; a rung has so many times the epochs of the one before.
         earlier: Scores at each rung of trials that took part in an attempt before this one.
-        budget: Seconds; when they are over, everybody stops where they are.
-        reached: Is given each rung and the trials that reached it; of those that do not go on, the
+        budget: Seconds; when they are over, all trials stop where they are.
+        reached: Called with each rung and the trials that reached it; of those that do not go on, the
             outcome is final.
-        note: Is told of the progress, a line at a time.
+        note: Called with each line that reports progress.
     """
     started = time.monotonic()
 

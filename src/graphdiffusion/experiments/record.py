@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from ..errors import ConfigError, DataError
 from ..training.config import MOST_SEEDS, Config
 from ..training.fingerprint import changed_parts, data_digests
-from ..training.journal import Journal
+from ..training.journal import Journal, read_lines
 from ..training.lock import LOCK, writing
 from ..training.storage import read_json, write_bytes, write_json
 from .presets import preset_text
@@ -138,6 +138,7 @@ class Book:
         self.name = digest[:8]
         self._about = json.loads(json.dumps(about))
         self._trials: Journal | None = None
+        self._earlier: list[dict[str, Any]] = []
 
     @contextmanager
     def open(self, data: Data) -> Iterator[Book]:
@@ -155,6 +156,8 @@ class Book:
                 self._require_free()
                 write_json(path, "search", self._about | {"data": data_digests(data)})
             self._trials = Journal(self.folder / "trials.jsonl")
+            self._trials.cut()
+            self._earlier = read_lines(self._trials.path)
             yield self
 
     def _require_free(self) -> None:
@@ -241,7 +244,7 @@ class Book:
         by_number = {trial.number: trial for trial in trials}
         return [
             (trial, line)
-            for line in (self._trials.lines if self._trials is not None else [])
+            for line in self._earlier
             if line["kind"] == kind
             and (trial := by_number.get(line["trial"])) is not None
             and line["options"] == self.options(trial)

@@ -43,11 +43,10 @@ class RunFolder:
         size: Members of the chunk that was in training last; ``None`` where no chunk was.
     """
 
-    _metrics: Journal  # from the first chunk on
-
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run
         self.size: int | None = None
+        self._metrics = Journal(path / "metrics.jsonl")
         self._settled = ""  # checksum of the last line of metrics that belongs to a finished chunk
         self._before, self._started = 0.0, time.monotonic()
 
@@ -109,7 +108,7 @@ class RunFolder:
                     log.info("resumed chunk %d at epoch %d", first, population.epochs_done)
                 else:
                     path.unlink()  # of another chunk: the metrics that it refers to are dropped now
-        self._metrics = Journal(self.path / "metrics.jsonl", until)
+        self._metrics.cut(until)
         return done
 
     def note(self, line: Mapping[str, Any]) -> None:
@@ -137,12 +136,12 @@ class RunFolder:
         for result in results:
             self.note({"kind": "member", "chunk": first, **asdict(result)})
         self._write(self._chunk(first), "chunk", stacked, {"results": [asdict(r) for r in results]})
-        self._settled = self._metrics.last
+        self._settled = self._metrics.last or ""
         return results
 
     def conclude(self, problem: Problem, config: Config, results: Sequence[Result]) -> None:
         """Put the chunks together into one model file, sum up, and remove what is no longer needed."""
-        metrics = Journal(self.path / "metrics.jsonl", self._settled)
+        self._metrics.cut(self._settled)
         parts, place = [], 0
         while place < len(results):
             tensors, note = self._read(self._chunk(place), "chunk", _MEND_CHUNK)
@@ -157,7 +156,7 @@ class RunFolder:
             "members": [asdict(r) for r in results],
         }
         write_tensors(self.path / "model.safetensors", "model", together, note)
-        about = {"run": self.run, "metrics": metrics.last}
+        about = {"run": self.run, "metrics": self._settled}
         summary = summarise(problem, config, results, self.seconds)
         write_json(self.path / "summary.json", "summary", about | summary)
         clear_leftovers(self.path)
@@ -220,10 +219,14 @@ def reading(path: Path, mend: str) -> Iterator[None]:
         raise DataError(f"{path} was not written by a training ({error}): {mend}.") from None
 
 
+def leftovers(folder: Path) -> list[Path]:
+    """What a finished run no longer needs."""
+    return [p for p in (folder / CHECKPOINT, folder / CHUNKS, *folder.glob("*.part")) if p.exists()]
+
+
 def clear_leftovers(folder: Path) -> None:
-    """Remove what a finished run no longer needs."""
-    (folder / CHECKPOINT).unlink(missing_ok=True)
-    if (folder / CHUNKS).exists():
-        shutil.rmtree(folder / CHUNKS)
-    for part in folder.glob("*.part"):
-        part.unlink()
+    for path in leftovers(folder):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

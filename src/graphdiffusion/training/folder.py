@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from ..data import is_dataset
 from ..errors import ConfigError, DataError, GraphDiffusionError
-from .chunks import CHECKPOINT, CHUNKS, RunFolder
+from .chunks import CHECKPOINT, CHUNKS, RunFolder, clear_leftovers, leftovers
 from .config import Config
 from .fingerprint import Fingerprint
 from .lock import LOCK, writing
@@ -44,11 +44,11 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
     if not resume:
         require_free(path)
     with writing(path):
-        fingerprint = Fingerprint.of(config, data)
         if resume:
-            _check_same(path, config, data)
+            fingerprint = _check_same(path, config, data)
         else:
             require_free(path)
+            fingerprint = Fingerprint.of(config, data)
             fingerprint.write(path)
             write_bytes(path / "config.toml", config.to_toml().encode())
         try:
@@ -60,7 +60,8 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
             raise
 
 
-def _check_same(folder: Path, config: Config, data: Data) -> None:
+def _check_same(folder: Path, config: Config, data: Data) -> Fingerprint:
+    """What the run in a folder began with, which must be these options and this data."""
     if not holds_run(folder):
         raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
     if is_finished(folder):
@@ -71,6 +72,7 @@ def _check_same(folder: Path, config: Config, data: Data) -> None:
             f"{folder} was started with other options (see its config.toml): name another folder."
         )
     before.check_data(data, data.get("name") or config.data)
+    return before
 
 
 def read_config(folder: Path) -> tuple[Config, Fingerprint]:
@@ -112,6 +114,13 @@ def holds_run(folder: Path) -> bool:
 def is_finished(folder: Path) -> bool:
     """Whether a run has come to its end; it writes ``summary.json`` last."""
     return (folder / "summary.json").exists()
+
+
+def tidy(folder: Path) -> None:
+    """Remove what is left where a run was killed when it had just come to its end."""
+    if leftovers(folder):
+        with writing(folder):
+            clear_leftovers(folder)
 
 
 def _has_progress(folder: Path) -> bool:

@@ -16,34 +16,36 @@ from .storage import MEND, dumps, naming, write_bytes
 class Journal:
     """Lines written one at a time. The checksum in each covers the lines before it as well.
 
-    A kill may cut off the last line, which is then dropped; any other damage is refused.
-
-    Args:
-        path: The file; it need not exist.
-        until: Drop what comes after the line with this checksum; ``""`` drops everything.
-
     Attributes:
-        lines: The lines so far, with their checksums.
+        last: The checksum of the last line, which stands for all of them; ``""`` where there is none, and
+            ``None`` as long as the file has not been read.
     """
 
-    def __init__(self, path: Path, until: str | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines = read_lines(path, until)
-        kept = sum(len(_bytes(line)) for line in self.lines)
-        if not path.exists() or path.stat().st_size > kept:
-            write_bytes(path, b"".join(map(_bytes, self.lines)))
+        self.last: str | None = None
 
-    @property
-    def last(self) -> str:
-        """The checksum of the last line, which stands for all of them."""
-        return self.lines[-1]["checksum"] if self.lines else ""
+    def cut(self, until: str | None = None) -> None:
+        """Drop a last line that a kill has cut off, and what follows the line with the checksum ``until``.
+
+        ``""`` drops everything. Other damage is refused.
+        """
+        if self.last is not None and self.last == until:
+            return
+        lines = read_lines(self.path, until)
+        self.last = lines[-1]["checksum"] if lines else ""
+        content = b"".join(map(_bytes, lines))
+        if not self.path.exists() or self.path.stat().st_size > len(content):
+            write_bytes(self.path, content)
 
     def append(self, content: Mapping[str, Any]) -> None:
+        if self.last is None:
+            self.cut()
         body = json.loads(dumps(content))
-        line = body | {"checksum": _checksum(self.last, body)}
+        line = body | {"checksum": _checksum(self.last or "", body)}
         with naming(self.path), open(self.path, "ab") as file:
             file.write(_bytes(line))
-        self.lines.append(line)
+        self.last = line["checksum"]
 
     def flush(self) -> None:
         """Make sure that the lines are on the disk."""

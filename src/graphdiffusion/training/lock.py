@@ -20,8 +20,8 @@ LOCK = "lock"
 def writing(folder: Path, wait: bool = False) -> Iterator[None]:
     """Hold a folder for writing; make it where it does not exist.
 
-    The kernel releases the lock when the process ends, however it ends: one that was killed keeps nobody
-    out. The file names the process for the message that another one gets, and is removed at the end.
+    The kernel releases the lock when the process ends, however it ends, so a lock cannot be stale. The file
+    names the process, for the message of another one that is refused, and is removed at the end.
 
     Args:
         wait: Wait for a process that holds the folder, in place of an error.
@@ -36,7 +36,7 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # still locked: nobody can have taken it over
+        path.unlink(missing_ok=True)  # before the lock is released: it is still the file of this process
         os.close(handle)
         if made:
             with contextlib.suppress(OSError):  # there is something in it
@@ -76,7 +76,7 @@ def _sign(handle: int) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who is writing, as the file says. The other process may have taken the lock just now."""
+    """The process that holds the lock, as the file says; it may not have written its name yet."""
     for _ in range(50):
         try:
             found = json.loads(path.read_bytes())

@@ -18,7 +18,10 @@ from .problem import Member, Problem, model_template
 ADVICE = "take a smaller hidden or attention_dim, fewer heads, or gradient checkpoint"
 
 # how torch says it on a CPU, and where a size is beyond any memory
-_SAYS = ("DefaultCPUAllocator", "not enough memory", "out of memory", "Storage size calculation overflowed")
+_SAYS = (
+    "DefaultCPUAllocator", "not enough memory", "out of memory", "ALLOC_FAILED",
+    "Storage size calculation overflowed",
+)  # fmt: skip
 
 Done = TypeVar("Done")
 

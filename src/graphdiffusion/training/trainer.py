@@ -25,7 +25,7 @@ log = logging.getLogger("graphdiffusion")
 
 
 class Watcher(Protocol):
-    """Someone who watches a training."""
+    """Callbacks of a training."""
 
     def epoch(self, done: int, total: int, population: Population) -> None: ...
 
@@ -111,15 +111,15 @@ class Trainer:
         log.warning("members %s end at epoch %d: %s", population.numbers(failed), epoch, error)
         return failed
 
-    def _release(self, population: Population, leaving: Tensor, done: Done) -> None:
+    def _release(self, population: Population, ended: Tensor, done: Done) -> None:
         """Take the results of members that have finished, and train on without them."""
-        leaving = leaving.cpu()
-        if not bool(leaving.any()):
+        ended = ended.cpu()
+        if not bool(ended.any()):
             return
         state, val, test = population.final()
         values = [v.tolist() for v in (val, test, population.best_epoch)]
         epochs = population.epochs_done
-        for k in leaving.nonzero().flatten().tolist():
+        for k in ended.nonzero().flatten().tolist():
             member = population.members[k]
             own = {name.removeprefix("model."): value[k].cpu() for name, value in state.items()}
             reached = float(own["diffusion.time"])
@@ -128,7 +128,7 @@ class Trainer:
                 epochs, reached, member.options,
             )  # fmt: skip
             done[member.number] = (result, own)
-        population.select((~leaving).nonzero().flatten().to(population.loss.device))
+        population.select((~ended).nonzero().flatten().to(population.loss.device))
 
     def _note_epoch(self, first: int, size: int, epoch: int, population: Population) -> None:
         if self.watcher is not None:
