@@ -54,10 +54,10 @@ def test_predictions_go_into_pipes_and_open_files(run):
     expected = predicted(run)
     os.mkfifo("pipe")
     found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(Path("pipe").read_bytes()))
+    reader = threading.Thread(target=lambda: found.append(Path("pipe").read_bytes()), daemon=True)
     reader.start()
     assert main(["predict", "run", "--out", "pipe"]) == 0
-    reader.join()
+    reader.join(timeout=10)
     assert found == [expected] and Path("pipe").is_fifo()
     # /dev/fd/N stands for an open file, as /dev/stdout does: what it holds already stays
     with open("both.csv", "wb") as file:
