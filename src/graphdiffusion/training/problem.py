@@ -50,8 +50,6 @@ from .config import Config
 PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
 
 
-Tensors = dict[str, Tensor]
-
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
 
 
@@ -223,7 +221,9 @@ def model_template(config: Config, in_channels: int, classes: int) -> GRAND:
         return build_model(plain, in_channels, classes, 0)
 
 
-def stacked_template(config: Config, in_channels: int, classes: int, members: Sequence[Member]) -> Tensors:
+def stacked_template(
+    config: Config, in_channels: int, classes: int, members: Sequence[Member]
+) -> dict[str, Tensor]:
     """The stacked states of some members, without memory."""
     model = model_template(config.but(**members[0].options), in_channels, classes)
     return {
