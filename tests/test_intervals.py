@@ -54,6 +54,7 @@ def test_one_split_has_the_binomial_error_of_its_nodes(right):
     wilson = binomtest(right, 1000).proportion_ci(method="wilson")
     assert found["ci95"] == pytest.approx([100 * wilson.low, 100 * wilson.high])
     assert found["interval"] == "test nodes" and found["ci95"][0] < found["ci95"][1]
+    assert found["ci95"][0] <= found["mean"] <= found["ci95"][1]
     assert "binomial error of 1000 test nodes" in describe(found)
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import FolderInUse
 from graphdiffusion.experiments import reproduce
-from graphdiffusion.experiments.tables import cells
+from graphdiffusion.experiments.tables import _merge, cells
 from graphdiffusion.training.journal import read_lines
 from graphdiffusion.training.lock import writing
+from graphdiffusion.training.storage import read_json
 
 PAIRS = 8
 OPTIONS = [
@@ -90,6 +92,23 @@ def test_a_folder_is_held_by_one(tmp_path):
     with writing(folder):
         pass
     assert list(folder.iterdir()) == []
+
+
+def test_results_of_two_processes_are_merged_one_after_the_other(tmp_path):
+    """A table is read and written under a lock that is waited for: no cell is lost."""
+    cell = {"data": "cora", "mean": 80.0}
+    with ThreadPoolExecutor() as pool:
+        with writing(tmp_path):
+            both = [
+                pool.submit(_merge, tmp_path / "table2.json", "table2", cell | {"variant": variant})
+                for variant in ("linear", "nonlinear")
+            ]
+            time.sleep(0.2)
+            assert not any(one.done() for one in both)
+        for one in both:
+            one.result()
+    found = read_json(tmp_path / "table2.json", "table")["cells"]
+    assert [c["variant"] for c in found] == ["linear", "nonlinear"]
 
 
 def test_other_commands_are_refused_too(tmp_path, monkeypatch, capsys):

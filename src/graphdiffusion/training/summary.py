@@ -87,6 +87,7 @@ def spread(values: Sequence[float], splits: Sequence[int], nodes: int, part: str
     else:
         kind = part
         low, high = wilson(mean, nodes)
+    low, high = min(low, mean), max(high, mean)  # whatever rounding does to the ends at 0 and 1
     return {
         "mean": 100 * mean,
         "std": 100 * (statistics.stdev(values) if len(values) > 1 else 0.0),
