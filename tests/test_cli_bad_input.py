@@ -163,7 +163,7 @@ def test_runs(toy, capsys, monkeypatch):  # noqa: F811
     refused(capsys, ["predict", "run", "--out", "toy"], "toy is a folder")
     refused(capsys, ["predict", "run", "--out", "toy/edges.csv/p.csv"], "toy/edges.csv")
     Path("toy/labels.csv").rename("labels.csv")
-    refused(capsys, ["evaluate", "run"], "no labels")
+    refused(capsys, ["evaluate", "run"], "the labels and class names (3 then, 0 now) of toy have changed")
     Path("labels.csv").rename("toy/labels.csv")
     for file, content, says in (
         ("model.safetensors", b"abc", "cannot be read as safetensors"),

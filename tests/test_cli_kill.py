@@ -68,7 +68,7 @@ def test_kill(tmp_path):
         process.join()
     assert process.exitcode == 0
     assert unbroken.wait() == 0
-    for name in ("model.safetensors", "metrics.jsonl", "config.toml"):
+    for name in ("model.safetensors", "metrics.jsonl", "config.toml", "fingerprint.json"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
     assert {p.name for p in broken.iterdir()} == {p.name for p in whole.iterdir()}
     assert (broken / "log.txt").read_text().count("resumed chunk") >= KILLS // 2

@@ -13,7 +13,7 @@ from test_cli_basics import write_graph
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import open_data
-from graphdiffusion.errors import ConfigError, SolverError
+from graphdiffusion.errors import ConfigError, DataError, SolverError
 from graphdiffusion.experiments import Plan, Range, Trial, read_space
 from graphdiffusion.experiments.presets import VARIANTS, preset_text
 from graphdiffusion.experiments.race import Workshop, race, rungs, scores, survivors
@@ -204,6 +204,14 @@ def test_resume_skips_what_is_done(config, tmp_path, monkeypatch):
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ConfigError, match="holds other files"):
         search(config, SPACE, PLAN, tmp_path / "other")
+
+
+def test_a_search_keeps_to_its_data(config, graph, tmp_path):
+    search(config, SPACE, PLAN, tmp_path / "found")
+    labels = graph / "labels.csv"
+    labels.write_text(labels.read_text().replace("plum", "pear", 1))
+    with pytest.raises(DataError, match=r"the labels of .* have changed since the search in .* began"):
+        search(config, SPACE, PLAN, tmp_path / "found")
 
 
 def test_best_is_a_preset(config, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments import paper, preset_config, reproduce
 from graphdiffusion.experiments.presets import VARIANTS, preset_name
 from graphdiffusion.experiments.tables import cells
-from graphdiffusion.training import Trainer, build_model
+from graphdiffusion.training import Population, Trainer, build_model
 
 SETS = paper.DATA["table2"]
 
@@ -24,12 +25,12 @@ SETS = paper.DATA["table2"]
 def embedded(monkeypatch):
     """Cora's cells take the Cora in the package; other sets have no files."""
 
-    def opened(name, root=None, lcc=True):
-        if name != "cora":
-            raise DataError(f"{name}: did not find its files.")
-        return load_data("cora-embedded", lcc=lcc)
+    def opened(config, root=None):
+        if config.data != "cora":
+            raise DataError(f"{config.data}: did not find its files.")
+        return load_data("cora-embedded", lcc=config.lcc)
 
-    monkeypatch.setattr("graphdiffusion.experiments.tables.open_data", opened)
+    monkeypatch.setattr("graphdiffusion.experiments.tables.read_data", opened)
 
 
 def small(*arguments, **options):
@@ -137,18 +138,18 @@ def test_budget(tmp_path, embedded, monkeypatch):
 
 
 def test_too_many_members_for_the_memory(tmp_path, embedded, monkeypatch):
-    run, sizes = Trainer.run, []
+    step, sizes = Population.step, []
 
     def narrow(self):
-        sizes.append(self.chunk)
-        if self.chunk > 1:
+        sizes.append(len(self))
+        if len(self) > 1:
             raise torch.OutOfMemoryError
-        return run(self)
+        step(self)
 
-    monkeypatch.setattr(Trainer, "run", narrow)
+    monkeypatch.setattr(Population, "step", narrow)
     monkeypatch.setattr("graphdiffusion.training.trainer.chunk_size", lambda *_: 3)
-    found = reproduce(small("table2", ["cora"], ["linear"], epochs=1), tmp_path)
-    assert sizes == [3, 2, 1] and found["cells"][0]["members"] == 2
+    found = reproduce(small("table2", ["cora"], ["linear"], epochs=1, splits=4), tmp_path)
+    assert sizes == [3, 2, 1, 1, 1, 1] and found["cells"][0]["members"] == 4
 
 
 def test_command(tmp_path, embedded, monkeypatch, capsys):
@@ -157,6 +158,7 @@ def test_command(tmp_path, embedded, monkeypatch, capsys):
     assert main(["reproduce", "table2", "--only", "cora", "--variant", "linear", *more]) == 0
     shown = capsys.readouterr()
     assert "fewer trainings than the paper's protocol" in shown.err
+    assert re.search(r"cora-linear: .*binomial error of 985 test nodes", shown.err)
     assert "83.6 ± 1.0" in shown.out and "GRAND-l" in shown.out
     assert main(["reproduce", "table1", "--only", "citeseer", *more]) == 2
     assert "did not find its files" in capsys.readouterr().err

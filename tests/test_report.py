@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from pathlib import Path
@@ -11,6 +10,9 @@ import pytest
 
 from graphdiffusion.errors import DataError, GraphDiffusionError
 from graphdiffusion.report import plot_diffusion, plot_run, plot_stability, step_errors, style
+from graphdiffusion.training.fingerprint import Fingerprint
+from graphdiffusion.training.journal import Journal
+from graphdiffusion.training.storage import write_json
 
 
 def size(path: Path) -> tuple[int, int]:
@@ -21,28 +23,34 @@ def size(path: Path) -> tuple[int, int]:
 
 def write_run(folder: Path, chunks: int, finished: bool) -> None:
     folder.mkdir()
+    journal = Journal(folder / "metrics.jsonl")
     lines = [
         {
             "kind": "epoch",
             "chunk": c,
             "epoch": e,
-            "loss": 2 / (e + c + 1),
+            "loss": 2 / (e + c + 1) if e < 9 else math.nan,
             "val": 0.5,
             "evaluations": 20 + e,
         }
         for c in range(chunks)
         for e in range(10 - c)
     ]
-    (folder / "metrics.jsonl").write_text(
-        "".join(f"{json.dumps(line)}\n" for line in lines) + '{"kind": "ep'
-    )
+    for line in lines:
+        journal.append(line)
+    with open(journal.path, "a") as file:
+        file.write('{"kind": "ep')
     if finished:
+        fingerprint = Fingerprint({}, {})
+        fingerprint.write(folder)
         tests = [0.8 + 0.01 * k for k in range(chunks)]
         summary = {
+            "run": fingerprint.run,
+            "metrics": journal.last,
             "results": [{"test": t} for t in tests],
-            "test": {"mean": 81.0, "std": 1.0, "ci95": None},
+            "test": {"mean": 81.0, "std": 1.0, "ci95": [79.0, 83.5]},
         }
-        (folder / "summary.json").write_text(json.dumps(summary))
+        write_json(folder / "summary.json", "summary", summary)
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
@@ -55,6 +63,20 @@ def test_plot_run(tmp_path, chunks, finished):
     assert size(path) == (1800 if finished else 1350, 465)
     before = path.read_bytes()
     assert plot_run(str(folder)).read_bytes() == before
+
+
+def test_damaged_metrics(tmp_path):
+    write_run(tmp_path / "run", 2, True)
+    path = tmp_path / "run" / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for content, says in (
+        ([*lines[:5], b'{"epoch": 3}\n', *lines[5:]], "line 6 of .*metrics.jsonl was changed or damaged"),
+        (lines[:5] + lines[6:], "line 6 of .*metrics.jsonl was changed or damaged"),
+        (lines[:5], "metrics.jsonl lacks lines"),
+    ):
+        path.write_bytes(b"".join(content))
+        with pytest.raises(DataError, match=says):
+            plot_run(tmp_path / "run")
 
 
 def test_a_folder_without_a_run(tmp_path):

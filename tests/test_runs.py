@@ -18,8 +18,9 @@ SMALL = {"hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, 
 def trained(folder: Path, members: list[Member] | None = None, **options) -> Path:
     graph = write_graph(folder / "toy")
     config = Config(data=str(graph), device="cpu", **{**SMALL, **options})
-    open_folder(folder / "run", config, resume=False)
-    Trainer(load_problem(config), config, members or protocol(config), folder / "run").run()
+    problem = load_problem(config)
+    with open_folder(folder / "run", config, problem.data) as run:
+        Trainer(problem, config, members or protocol(config), run).run()
     return folder / "run"
 
 
@@ -83,9 +84,11 @@ def test_changed_data(tmp_path):
     labels = (tmp_path / "toy" / "labels.csv").read_text()
     (tmp_path / "toy" / "labels.csv").write_text(labels.replace("apple", "pear"))
     run = load_run(folder)
-    with pytest.raises(DataError, match="has changed since the run"):
+    with pytest.raises(DataError, match=r"the labels and class names .* of toy have changed since the run"):
         run.evaluate(0)
-    assert run.predict().shape == (60, 3)
+    with pytest.raises(DataError, match="have changed since the run"):
+        run.predict()
+    assert run.predict(open_data(tmp_path / "toy")).shape == (60, 3)
 
 
 def test_no_run(tmp_path):
@@ -95,16 +98,3 @@ def test_no_run(tmp_path):
     (folder / "summary.json").unlink()
     with pytest.raises(DataError, match="is unfinished: go on with grand train --resume"):
         load_run(folder)
-
-
-def test_a_stored_chunk_size_is_kept(tmp_path):
-    """What was finished in chunks of one size is not repeated when another size would fit."""
-    graph = write_graph(tmp_path / "toy")
-    config = Config(data=str(graph), device="cpu", **SMALL)
-    problem, members, folder = load_problem(config), protocol(config), tmp_path / "run"
-    open_folder(folder, config, resume=False)
-    first = Trainer(problem, config, members, folder, chunk=2)
-    first._train(0, members[:2])
-    again = Trainer(problem, config, members, folder)
-    assert again.chunk == 2
-    assert [r.number for r in again.run()] == [0, 1, 2]

@@ -15,8 +15,9 @@ from torch_geometric.data import Data
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import NotConverged, TooManyEvaluations
 from graphdiffusion.training import Config, Population, Trainer, load_problem, load_run, open_folder
+from graphdiffusion.training.journal import read_lines
 from graphdiffusion.training.problem import Problem
-from graphdiffusion.training.storage import read_lines, read_tensors
+from graphdiffusion.training.storage import read_tensors
 
 # member 1 learns so fast that its equation turns stiff after some epochs, or is so from the start
 LATE = {
@@ -166,8 +167,8 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, problem: Problem, config: Confi
 
     with monkeypatch.context() as patch:
         patch.setattr(Population, "step", broken)
-        with pytest.raises(KeyboardInterrupt):
-            Trainer(problem, config, group, out, chunk=4).run()
+        with pytest.raises(KeyboardInterrupt), open_folder(out, config, problem.data) as run:
+            Trainer(problem, config, group, run, chunk=4).run()
 
 
 @pytest.mark.parametrize("case", [LATE["dopri5"], EARLY["dopri5"]], ids=["late", "early"])
@@ -175,15 +176,15 @@ def test_a_run_resumes_after_a_failure(folder, tmp_path, monkeypatch, case):
     monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
     config, group = settings(case, data=str(folder))
     problem, whole, part = load_problem(config), tmp_path / "whole", tmp_path / "part"
-    for out in (whole, part):
-        open_folder(out, config, resume=False)
-    results = Trainer(problem, config, group, whole, chunk=4).run()
+    with open_folder(whole, config, problem.data) as run:
+        results = Trainer(problem, config, group, run, chunk=4).run()
     assert [r.epochs == EPOCHS for r in results] == [True, False, True, True]
     interrupted(monkeypatch, problem, config, group, part)
-    _, note = read_tensors(part / "checkpoint.safetensors")
-    assert note["numbers"] == [0, 2, 3] and [r["number"] for r in note["done"]] == [1]
-    assert Trainer(problem, config, group, part).run() == results
-    states = [read_tensors(out / "model.safetensors")[0] for out in (whole, part)]
+    _, note = read_tensors(part / "checkpoint.safetensors", "checkpoint")
+    assert note["left"] == [0, 2, 3] and [r["number"] for r in note["done"]] == [1]
+    with open_folder(part, config, problem.data, resume=True) as run:
+        assert Trainer(problem, config, group, run).run() == results
+    states = [read_tensors(out / "model.safetensors", "model")[0] for out in (whole, part)]
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     assert read_lines(part / "metrics.jsonl") == read_lines(whole / "metrics.jsonl")
     run = load_run(whole)

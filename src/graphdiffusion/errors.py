@@ -36,6 +36,18 @@ class ConfigError(GraphDiffusionError, ValueError):
     """A configuration names an unknown option or an impossible value."""
 
 
+class StorageError(GraphDiffusionError, OSError):
+    """A file cannot be written."""
+
+
+class FolderInUse(GraphDiffusionError, RuntimeError):
+    """Another process is writing in the folder."""
+
+
+class NotEnoughMemory(GraphDiffusionError, MemoryError):
+    """A single training does not fit in memory."""
+
+
 class SolverError(GraphDiffusionError, ArithmeticError):
     """An integration could not be carried out.
 

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:
         return _refuse(str(error))
-    except BrokenPipeError:  # whoever read our output has left
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -52,9 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:
         # typer keeps the class of its usage errors to itself, but every one has this method
-        if not hasattr(error, "format_message"):
-            raise
-        return _refuse(one_sentence(error))
+        if hasattr(error, "format_message"):
+            return _refuse(one_sentence(error))
+        from ..training.memory import ADVICE, is_out_of_memory
+
+        if is_out_of_memory(error):
+            return _refuse(f"there is not enough memory: {ADVICE}.")
+        raise
     return code if isinstance(code, int) else 0
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from .options import ROOT
 
-_ROOT = typer.Option(help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
 _PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
 _EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "knn": "pynndescent", "ogb": "ogb"}
 
@@ -62,7 +62,7 @@ def info() -> None:
     )
 
 
-def list_data(root: Annotated[str, _ROOT] = "") -> None:
+def list_data(root: Annotated[str, ROOT] = "") -> None:
     """List the data sets, with the sizes of their largest components."""
     from ..data import DATASETS, find_raw
     from .tables import print_table
@@ -76,7 +76,7 @@ def list_data(root: Annotated[str, _ROOT] = "") -> None:
 
 def data_info(
     name: Annotated[str, typer.Argument(help="Data set by name, or path of your own graph.")],
-    root: Annotated[str, _ROOT] = "",
+    root: Annotated[str, ROOT] = "",
 ) -> None:
     """Show statistics, splits, source and files of a data set, or of your own graph."""
     from ..data import MASKS, dataset_info, find_raw, is_dataset, open_data

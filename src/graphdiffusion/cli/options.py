@@ -12,6 +12,8 @@ import typer
 from ..errors import ConfigError
 from ..training.config import Config
 
+ROOT = typer.Option("--root", help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
+
 _METAVAR = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ..errors import ConfigError
 from .messages import say
+from .options import ROOT
 
 if TYPE_CHECKING:
     from ..experiments.tables import Cell
@@ -30,9 +31,7 @@ def reproduce(
     budget: Annotated[
         float, typer.Option(help="Seconds after which no further cell is begun.", show_default="none")
     ] = math.inf,
-    root: Annotated[
-        str, typer.Option(help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
-    ] = "",
+    root: Annotated[str, ROOT] = "",
     device: Annotated[str, typer.Option(help="Where to compute. One of: auto, cpu, cuda.")] = "auto",
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Most epochs, for a quick look.", show_default="the preset's")
@@ -65,7 +64,6 @@ def reproduce(
         splits=splits,
         inits=inits,
         preset=preset,
-        root=str(Path(root).expanduser().resolve()) if root else "",
         device=device,
         epochs=epochs,
     )
@@ -76,6 +74,7 @@ def reproduce(
         found = measure(
             wanted,
             out,
+            root=root or None,
             budget=budget,
             summary=summary,
             fresh=fresh,

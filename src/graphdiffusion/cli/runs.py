@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ import typer
 
 from ..errors import ConfigError
 from .messages import say
+from .options import ROOT
 
 if TYPE_CHECKING:
     from ..training import Run
@@ -26,30 +29,31 @@ def add_to(app: typer.Typer) -> None:
 def evaluate(
     run: Annotated[Path, _RUN],
     member: Annotated[str, typer.Option(help="Number of a member, best, or all.")] = "all",
+    root: Annotated[str, ROOT] = "",
 ) -> None:
     """Compute the accuracies of a run's models again, from its folder."""
     from ..training import load_run
-    from ..training.summary import interval
-    from .tables import percent, print_table
+    from ..training.summary import accuracies, describe
+    from .tables import print_table
 
-    found = load_run(run)
+    found = load_run(run, root or None)
     chosen = found.results
     if member != "all":
         number = _member(found, member, "all")
         chosen = [r for r in found.results if r.number == number]
     scores = {r.number: found.evaluate(r.number) for r in chosen}
+    again = [replace(r, val=scores[r.number][0], test=scores[r.number][1]) for r in chosen]
     print_table(
         str(run),
         ("member", "split", "init", "best epoch", "T", "validation %", "test %"),
         [
-            (r.number, r.split, r.init, r.best_epoch, f"{r.time:.3g}", *map(_percent, scores[r.number]))
-            for r in chosen
+            (r.number, r.split, r.init, r.best_epoch, f"{r.time:.3g}", _percent(r.val), _percent(r.test))
+            for r in again
         ],
     )
-    for name, place in (("validation", 0), ("test", 1)):
-        values = interval([score[place] for score in scores.values()])
-        shown = {k: 100 * v if v == v else None for k, v in values.items()}
-        print(f"{name} accuracy: {percent(shown)}", flush=True)
+    figures = accuracies(found.config, found.problem, again)
+    for name, key in (("validation", "val"), ("test", "test")):
+        print(f"{name} accuracy: {describe(figures[key])}", flush=True)
 
 
 def predict(
@@ -62,52 +66,57 @@ def predict(
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
     member: Annotated[str, typer.Option(help="Number of a member, or best.")] = "best",
+    root: Annotated[str, ROOT] = "",
 ) -> None:
-    """Write the class of every node, and the probabilities of all classes, by node id."""
-    from ..data import open_data
+    """Write the class of every node, and the probabilities of all classes, by node id.
+
+    An id or class that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an
+    apostrophe before it: spreadsheets would take it for a formula.
+    """
     from ..training import load_run
+    from ..training.problem import read_data
     from ..training.storage import write_bytes
 
-    found = load_run(run)
+    found = load_run(run, root or None)
     number = _member(found, member)
     if out.is_dir():
         raise ConfigError(f"{out} is a folder: name a file to write.")
-    if data is None or _same(data, found.config.data):
-        graph, probabilities = found.data, found.predict(member=number)
-    else:
-        settings = found.config
-        graph = open_data(data, settings.root or None, settings.lcc, settings.directed)
-        probabilities = found.predict(graph, number)
+    graph = None
+    if data is not None:
+        elsewhere = found.config.but(data=data)
+        graph = read_data(elsewhere, root or None)
+        if found.fingerprint.matches(graph):  # the run's own graph, wherever it lies
+            found, graph = replace(found, config=elsewhere), None
+    probabilities = found.predict(graph, number)
+    graph = found.data if graph is None else graph
     ids = graph.get("node_ids") or range(len(probabilities))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "class", *(f"p_{name}" for name in found.class_names)])
     classes = probabilities.argmax(-1).tolist()
     for node, k, row in zip(ids, classes, probabilities.tolist(), strict=True):
-        writer.writerow([node, found.class_names[k], *(f"{p:.6g}" for p in row)])
+        writer.writerow([_cell(str(node)), _cell(found.class_names[k]), *(f"{p:.6g}" for p in row)])
     write_bytes(out, text.getvalue().encode())
     say(f"predicted {len(probabilities):,} nodes with member {number}: {out}")
+
+
+def _cell(text: str) -> str:
+    """Text that no spreadsheet takes for a formula; numbers stay as they are."""
+    formula = text.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{text}" if formula and not re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", text) else text
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two names or paths mean the same data."""
-    from ..data import dataset_info, is_dataset
-
-    if is_dataset(one) and is_dataset(other):
-        return dataset_info(one) == dataset_info(other)
-    return not is_dataset(one) and Path(one).expanduser().resolve() == Path(other)
-
-
 def _member(run: Run, text: str, *others: str) -> int:
     if text == "best":
         return run.best
-    if not text.isdecimal() or int(text) >= len(run.results):
+    numbers = {str(r.number): r.number for r in run.results}
+    if text not in numbers:
         words = ", ".join(("best", *others))
         raise ConfigError(
             f"--member must be a number from 0 to {len(run.results) - 1}, or {words}; got {text!r}."
         )
-    return int(text)
+    return numbers[text]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..training.storage import read_json
+from ..training.summary import describe
 
 NAMES = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
 
@@ -46,20 +46,8 @@ def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]])
     console().print(table)
 
 
-def percent(score: dict[str, float | None]) -> str:
-    """``83.24 ± 1.10% (95% interval 82.14 to 84.34)`` from mean, deviation and half width."""
-    mean, std, half = score["mean"], score["std"], score["ci95"]
-    if mean is None:
-        return "not a number"
-    if half is None:
-        return f"{mean:.2f}%"
-    low, high = max(mean - half, 0), min(mean + half, 100)
-    return f"{mean:.2f} ± {std:.2f}% (95% interval {low:.2f} to {high:.2f})"
-
-
-def print_summary(folder: Path) -> None:
+def print_summary(folder: Path, found: Mapping[str, Any]) -> None:
     """What ``summary.json`` says, and where the results are."""
-    found = read_json(folder / "summary.json")
     members = found["results"]
     splits = len({m["split"] for m in members})
     count = f"{len(members)} (splits: {splits}, initialisations of each: {len(members) // splits})"
@@ -69,8 +57,8 @@ def print_summary(folder: Path) -> None:
     print_facts(
         f"{NAMES[found['variant']]} on {found['data']}",
         [
-            ("test accuracy", percent(found["test"])),
-            ("validation accuracy", percent(found["val"])),
+            ("test accuracy", describe(found["test"])),
+            ("validation accuracy", describe(found["val"])),
             ("trainings", count),
             ("nodes", f"{found['nodes']:,}"),
             ("edges", edges),

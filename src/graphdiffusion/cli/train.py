@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import shutil
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from ..errors import ConfigError, GraphDiffusionError
+from ..errors import ConfigError
 from ..training.config import Config, check_names, read_toml
 from .messages import say
-from .options import flag, given, with_config
+from .options import ROOT, flag, given, with_config
 
 if TYPE_CHECKING:
     from ..training import Problem
@@ -45,12 +43,13 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    root: Annotated[str, ROOT] = "",
     **options: Any,
 ) -> None:
     """Train GRAND: every split with every initialisation, and say how well it does on the test nodes.
 
-    Everything is kept in a folder: config.toml, metrics.jsonl, model.safetensors, summary.json, log.txt.
-    A run that was stopped goes on with --resume --out FOLDER.
+    Everything is kept in a folder: config.toml, fingerprint.json, metrics.jsonl, model.safetensors,
+    summary.json, log.txt. A run that was stopped goes on with --resume --out FOLDER.
     """
     flags = given(ctx)
     if resume:
@@ -61,7 +60,7 @@ def train(
         settled = settle(flags, config, preset)
         out = out or _new_folder(settled.config)
     try:
-        _train(settled, out, resume, quiet)
+        _train(settled, out, resume, quiet, root or None)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists()
         say(f"interrupted; go on with: grand train --resume --out {out}" if begun else "interrupted.")
@@ -99,11 +98,11 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
 
 def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.Context) -> Config:
     """The options of the run in a folder, which those given now must not contradict."""
-    from ..training.folder import holds_run
+    from ..training.folder import holds_run, read_config
 
     if not holds_run(folder):
         raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
-    stored = Config.from_toml(folder / "config.toml")
+    stored, _ = read_config(folder)
     source = ctx.get_parameter_source("preset")
     if source is not None and source.name == "COMMANDLINE":
         raise ConfigError(f"a resumed run keeps the options in {folder}: leave out --preset.")
@@ -129,8 +128,6 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
         path = Path(data).expanduser()
         if path.exists():  # otherwise it is a name with a typo, and no path
             found["data"] = str(path.resolve())
-    if isinstance(root := found.get("root"), str) and root:
-        found["root"] = str(Path(root).expanduser().resolve())
     return found
 
 
@@ -139,30 +136,32 @@ def _new_folder(config: Config) -> Path:
     return Path("runs", f"{data}-{config.variant}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _train(settled: Settled, out: Path, resume: bool, quiet: bool) -> None:
-    from torch import OutOfMemoryError
-
-    from ..training import Trainer, load_problem, open_folder, pick_device, protocol
-    from ..training.folder import clear_leftovers, is_finished, require_free
+def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None) -> None:
+    from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
+    from ..training.folder import is_finished, require_free, require_place, tidy
     from ..training.problem import has_fixed_split
+    from ..training.runs import read_summary
     from .tables import error_console, print_summary
 
     config = settled.config
     if resume and is_finished(out):
-        clear_leftovers(out)
+        found = load_run(out)
+        tidy(out)
         say("this run is finished.")
-        print_summary(out)
+        print_summary(out, found.summary)
         return
-    if not resume:
+    if resume:
+        require_place(config)
+    else:
         require_free(out)
     device = pick_device(config.device)
-    problem = load_problem(config)
+    problem = load_problem(config, root=root)
     if not settled.split_chosen and has_fixed_split(config, problem.data):
         config = config.but(split="given")
+    problem = problem.to(device)
     _rehearse(config, problem)
     settled.tell()
     members = protocol(config)
-    problem = problem.to(device)
 
     console = error_console()
     watched: AbstractContextManager[Any] = nullcontext()
@@ -170,25 +169,11 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool) -> None:
         from ..training.progress import Bar
 
         watched = Bar(len(members), console)
-    open_folder(out, config, resume)
-    try:
-        with _log(out / "log.txt") as log, watched as watcher:
-            trainer = Trainer(problem, config, members, out, watcher)
-            log.info(
-                "grand %s on %s, %d members, %d at a time", __version__, device, len(members), trainer.chunk
-            )
-            trainer.run()
-    except OutOfMemoryError:
-        raise ConfigError(
-            f"{device} has too little memory: take a smaller hidden, or gradient checkpoint; the run "
-            f"as it is goes on with --resume --out {out}."
-        ) from None
-    except GraphDiffusionError:
-        if not resume:
-            _remove_if_useless(out)
-        raise
-    _draw(out)
-    print_summary(out)
+    with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
+        logging.getLogger("graphdiffusion").info("grand %s", __version__)
+        Trainer(problem, config, members, folder, watcher).run()
+        _draw(out)
+    print_summary(out, read_summary(out))
 
 
 def _draw(folder: Path) -> None:
@@ -203,8 +188,10 @@ def _rehearse(config: Config, problem: Problem) -> None:
     """Meet, before anything is written, the errors that splits and model would raise later."""
     from ..solvers import FixedStep, warn_if_unstable
     from ..training import build_model, protocol
+    from ..training.memory import require_room
     from ..training.problem import member_splits
 
+    require_room(problem, config)
     layer = build_model(config, problem.in_channels, problem.classes, 0).diffusion
     if isinstance(layer.solver, FixedStep):
         with warnings.catch_warnings(record=True) as found:
@@ -214,31 +201,3 @@ def _rehearse(config: Config, problem: Problem) -> None:
             say(str(warning.message))
     for first in {member.split: member for member in protocol(config)}.values():
         member_splits(config, problem.data, [first])
-
-
-def _remove_if_useless(folder: Path) -> None:
-    """A run that failed before it had anything to go on from leaves nothing behind."""
-    metrics = folder / "metrics.jsonl"
-    begun = metrics.exists() and metrics.stat().st_size > 0
-    if not begun and not any((folder / name).exists() for name in ("checkpoint.safetensors", "chunks")):
-        shutil.rmtree(folder)
-
-
-@contextmanager
-def _log(path: Path) -> Iterator[logging.Logger]:
-    """Keep what the library reports in a file."""
-    logger = logging.getLogger("graphdiffusion")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield logger
-    except GraphDiffusionError as error:
-        logger.error("%s", error)
-        raise
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-        handler.close()

@@ -12,7 +12,7 @@ import typer
 from ..errors import ConfigError
 from ..training.config import read_toml
 from .messages import say
-from .options import given, with_config
+from .options import ROOT, given, with_config
 from .train import settle
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def tune(
     preset: Annotated[
         str, typer.Option(help="Where to start: as in grand train; it is the first trial.")
     ] = "auto",
+    root: Annotated[str, ROOT] = "",
     **options: Any,
 ) -> None:
     """Search for better options: random trials, halved by validation as they train.
@@ -90,7 +91,7 @@ def tune(
                 f"{settled.preset} may have been chosen on random splits, which show labels of this one's "
                 "test nodes: for figures to report, start from --preset paper or a --config of your own."
             )
-        board = _search(start, settled.split_chosen, plan, fixed, space, engine, sampler, out)
+        board = _search(start, settled.split_chosen, plan, fixed, space, engine, sampler, out, root)
     except KeyboardInterrupt:
         say("interrupted; the same command goes on with the search.")
         raise typer.Exit(130) from None
@@ -106,16 +107,16 @@ def _search(
     engine: str,
     sampler: str,
     out: Path | None,
+    root: str,
 ) -> Leaderboard:
-    from ..data import open_data
     from ..experiments import read_space
     from ..experiments.search import search
-    from ..training.problem import has_fixed_split
+    from ..training.problem import has_fixed_split, read_data
 
     space = {k: v for k, v in read_space(file or config.variant).items() if k not in fixed}
     if not space:
         raise ConfigError("every option of the space is fixed on the command line: nothing to search.")
-    graph = open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)
+    graph = read_data(config, root or None)
     if not split_chosen and has_fixed_split(config, graph):
         config = config.but(split="given")
     name = f"{Path(config.data).stem.lower()}-{config.variant}-{config.split}"

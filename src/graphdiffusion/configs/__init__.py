@@ -19,7 +19,7 @@ from ..training.config import check_names, parse_toml
 FOLDER: Traversable = files(__name__)
 
 NOT_IN_PRESETS = (
-    "data", "root", "lcc", "split", "splits", "inits", "seed", "development", "per_class", "device",
+    "data", "lcc", "split", "splits", "inits", "seed", "development", "per_class", "device",
 )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def _raw_folder(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Path:
     looked = " or ".join(str(folder / info.raw) for folder in rawfiles.data_folders(root))
     problem = f"{info.name}: did not find {', '.join(info.files)} in {looked}"
     advice = (
-        f"Put the files there, or give the folder that holds {info.raw} as root or in the "
+        f"Put the files there, or give the folder that holds {info.raw} as root (--root) or in the "
         "environment variable GRAND_DATA. 'cora-embedded' needs no files and no network."
     )
     if not info.urls:

@@ -54,44 +54,45 @@ def search_on_cluster(
         raise ConfigError(_install("ray", error)) from None
     workshop = Workshop(data, pick_device(config.device))
     workshop.rehearse(config, plan.race_seeds[0])
-    book = Book(config, space, plan, folder)
     how: dict[str, Any]
     if sampler == "optuna":
         how, points = _optuna(config, space, plan)
     else:
         chunks = _chunks(config, space, plan)
         how, points = {}, {_CHUNK: tune.grid_search(list(range(len(chunks))))}
-    book.open()
     gpu = 1 if workshop.device.type == "cuda" else 0
     task = tune.with_resources(
         tune.with_parameters(_race_chunk, config=config, space=space, plan=plan, data=data),
         {"cpu": 1, "gpu": gpu},
     )
     place = (folder / "ray").resolve()
-    if tune.Tuner.can_restore(str(place)):
-        watcher(f"going on with the families in {place}.")
-        tuner = tune.Tuner.restore(
-            str(place), task, restart_errored=True, resume_unfinished=True, param_space=points
-        )
-    else:
-        scheduler = ASHAScheduler(
-            time_attr="epochs",
-            max_t=config.epochs + 1,  # the last report comes from the race itself
-            grace_period=min(plan.grace, config.epochs),
-            reduction_factor=plan.reduction,
-        )
-        tuner = tune.Tuner(
-            task,
-            param_space=points,
-            tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=scheduler, **how),
-            run_config=tune.RunConfig(name="ray", storage_path=str(place.parent), verbose=0),
-        )
-    watcher(f"search {book.name}: {plan.trials} trials in {plan.families} families, on Ray.")
-    results = tuner.fit()
-    for failure in results.errors:
-        watcher(f"a family failed: {failure}")
-    found = [json.loads(r.metrics["outcomes"]) for r in results if r.metrics and "outcomes" in r.metrics]
-    return conclude(book, workshop, _collect(config, found), watcher)
+    scheduler = ASHAScheduler(
+        time_attr="epochs",
+        max_t=config.epochs + 1,  # the last report comes from the race itself
+        grace_period=min(plan.grace, config.epochs),
+        reduction_factor=plan.reduction,
+    )
+    with Book(config, space, plan, folder).open(data) as book:
+        if tune.Tuner.can_restore(str(place)):
+            watcher(f"going on with the families in {place}.")
+            tuner = tune.Tuner.restore(
+                str(place), task, restart_errored=True, resume_unfinished=True, param_space=points
+            )
+        else:
+            tuner = tune.Tuner(
+                task,
+                param_space=points,
+                tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=scheduler, **how),
+                run_config=tune.RunConfig(name="ray", storage_path=str(place.parent), verbose=0),
+            )
+        watcher(f"search {book.name}: {plan.trials} trials in {plan.families} families, on Ray.")
+        results = tuner.fit()
+        for failure in results.errors:
+            watcher(f"a family failed: {failure}")
+        found = [
+            json.loads(r.metrics["outcomes"]) for r in results if r.metrics and "outcomes" in r.metrics
+        ]
+        return conclude(book, workshop, _collect(config, found), watcher)
 
 
 def _install(package: str, error: ImportError) -> str:

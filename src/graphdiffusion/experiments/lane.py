@@ -45,7 +45,7 @@ class Lane:
         }
 
     def end(self, error: SolverError) -> None:
-        """Let members go whose integration failed."""
+        """Record and remove the members whose integration failed."""
         failed, now = self.population.failed(error), self.standings()
         numbers = self.population.numbers(failed)
         log.info("members %s end at epoch %d: %s", numbers, self.population.epochs_done, error)

@@ -1,17 +1,17 @@
 """Successive halving: trials train together, and at every rung the worse ones are dropped.
 
 Trials of one family are members of one population, in lanes that fit in memory. All lanes reach a rung
-before anybody goes on, so that a trial is measured against every other one, of whatever family.
+before any goes on, so that a trial is measured against every other one, of whatever family.
 """
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from statistics import fmean
 
@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from ..data import Split, deal_again, planetoid_split, stack_splits
 from ..errors import SolverError
 from ..training.config import Config
-from ..training.memory import chunk_size
+from ..training.memory import chunk_size, free_memory, in_chunks, require_room
 from ..training.population import Population
 from ..training.problem import PER_MEMBER, Member, Problem, build_model, load_problem, member_splits
 from .lane import Lane, Standing
@@ -78,6 +78,7 @@ class Workshop:
     def rehearse(self, config: Config, seed: int) -> None:
         """Meet, before anything is written, the errors that splits and model would raise later."""
         problem = self.problem(config)
+        require_room(problem, config)
         member_splits(config, problem.data, [Member(0, seed, seed)])
         build_model(config, problem.in_channels, problem.classes, 0)
 
@@ -102,9 +103,8 @@ class Workshop:
                 for place, seed in enumerate(seeds)
             ]
             longest = max(trial.config.time for trial in family)
-            self.free()
             size = chunk_size(self.problem(shared), shared.but(time=longest), len(members))
-            found += [self._lane(shared, members[k : k + size]) for k in range(0, len(members), size)]
+            found += in_chunks(members, size, partial(self._lane, shared))
         return found
 
     def _lane(self, config: Config, members: list[Member]) -> Lane:
@@ -118,48 +118,39 @@ class Workshop:
         return Lane(config, Population(problem, config, members, blind))
 
     def advance(self, lanes: Iterable[Lane], epochs: int, left: Clock = lambda: math.inf) -> list[Lane]:
-        """Train all lanes up to an epoch; a lane that does not fit in memory is cut in two.
+        """Train all lanes up to an epoch; a lane that does not fit in memory begins again in halves.
 
         Returns the lanes that are there now. When no time is ``left`` they stay where they are.
         """
-        waiting, done = list(lanes), []
-        while waiting:
-            lane = waiting.pop(0)
-            fits = self._advance(lane, epochs, left)
-            lane.population.captured = None  # the graph holds the memory of a whole step
-            if fits:
+        done: list[Lane] = []
+        for lane in lanes:
+            ended, members = dict(lane.ended), list(lane.population.members)
+            if not members:  # all have failed
                 done.append(lane)
                 continue
-            config, half = lane.config, len(lane.population) // 2
-            members, ended = lane.population.members, lane.ended
-            del lane
-            self.free()
-            waiting[:0] = [self._lane(config, part) for part in (members[:half], members[half:])]
-            waiting[0].ended = ended
+            work = partial(self._advance, lane, len(members), epochs, left)
+            parts = in_chunks(members, len(members), work)
+            parts[0].ended |= ended
+            done += parts
         return done
 
-    def _advance(self, lane: Lane, epochs: int, left: Clock) -> bool:
-        """Whether there was memory for it."""
+    def _advance(self, lane: Lane, whole: int, epochs: int, left: Clock, members: list[Member]) -> Lane:
+        """Train some members of a lane; fewer than the ``whole`` of it in a lane of their own."""
+        if len(members) < whole:
+            lane = self._lane(lane.config, members)
         population = lane.population
         target = min(epochs, lane.config.epochs)
-        while len(population) and population.epochs_done < target:
-            if population.epochs_done % LOOK == 0 and left() <= 0:
-                break
-            try:
-                population.step()
-            except SolverError as error:
-                lane.end(error)
-            except torch.OutOfMemoryError:
-                if len(population) == 1:
-                    raise
-                return False
-        return True
-
-    def free(self) -> None:
-        """Give memory back that nobody holds: populations refer to themselves in circles."""
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        try:
+            while len(population) and population.epochs_done < target:
+                if population.epochs_done % LOOK == 0 and left() <= 0:
+                    break
+                try:
+                    population.step()
+                except SolverError as error:
+                    lane.end(error)
+        finally:
+            population.captured = None  # the graph holds the memory of a whole step
+        return lane
 
 
 def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:
@@ -203,15 +194,15 @@ def race(
 
     Args:
         workshop: Data and device.
-        trials: Who takes part.
+        trials: The trials.
         seeds: Of splits and weights; every trial is trained with each.
         grace: Epochs before the first cut.
         reduction: One in so many goes on; a rung has so many times the epochs of the one before.
         earlier: Scores at each rung of trials that took part in an attempt before this one.
-        budget: Seconds; when they are over, everybody stops where they are.
-        reached: Is given each rung and the trials that reached it; of those that do not go on, the
+        budget: Seconds; when they are over, all trials stop where they are.
+        reached: Called with each rung and the trials that reached it; of those that do not go on, the
             outcome is final.
-        note: Is told of the progress, a line at a time.
+        note: Called with each line that reports progress.
     """
     started = time.monotonic()
 
@@ -251,7 +242,7 @@ def race(
             f"{len(kept)} go on ({time.monotonic() - started:.0f} s)."
         )
         lanes = _select(lanes, kept, len(seeds))
-        workshop.free()
+        free_memory()
         if not lanes:
             break
     return list(outcomes.values())

@@ -5,21 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
-from ..training.config import Config
-from ..training.storage import append_line, read_json, read_lines, write_bytes, write_json
+from torch_geometric.data import Data
+
+from ..errors import ConfigError, DataError
+from ..training.config import MOST_SEEDS, Config
+from ..training.fingerprint import changed_parts, data_digests
+from ..training.journal import Journal, read_lines
+from ..training.lock import LOCK, writing
+from ..training.storage import read_json, write_bytes, write_json
 from .presets import preset_text
 from .race import Outcome
 from .space import Range, Space, Trial
 
 # Reported trainings have seeds from 0; a search takes its own from here, and for the last choice others
 # than for the race, so that a trial does not win by the split it happened to race on.
-SEARCH_SEEDS = 1_000_000
+SEARCH_SEEDS = MOST_SEEDS
 FINAL_SEEDS = 1_000
 _BETWEEN = 10_000  # seeds of two searches
 _DECISIVE = (
@@ -95,8 +101,8 @@ class Plan:
             raise ConfigError(f"reduction must be greater than 1, got {self.reduction:g}.")
         if not self.budget > 0:
             raise ConfigError(f"budget must be greater than 0 seconds, got {self.budget:g}.")
-        if self.seed < 0:
-            raise ConfigError(f"seed must be at least 0, got {self.seed}.")
+        if not 0 <= self.seed < MOST_SEEDS:
+            raise ConfigError(f"seed must be between 0 and {MOST_SEEDS - 1}, got {self.seed}.")
         if self.seeds > FINAL_SEEDS or self.final_seeds > _BETWEEN - FINAL_SEEDS:
             raise ConfigError(f"at most {FINAL_SEEDS} seeds and {_BETWEEN - FINAL_SEEDS} final_seeds.")
 
@@ -112,7 +118,10 @@ class Plan:
 
 
 class Book:
-    """What a search writes down, and reads when it is taken up again."""
+    """What a search writes down, and reads when it is taken up again.
+
+    Without a folder nothing is kept.
+    """
 
     def __init__(self, config: Config, space: Space, plan: Plan, folder: Path | None) -> None:
         self.config, self.space, self.plan, self.folder = config, space, plan, folder
@@ -124,36 +133,52 @@ class Book:
         }
         if config.split != "random":
             about["dealt"] = "anew"  # its training and validation nodes, for every seed
-        for place in ("root", "device"):
-            del about["config"][place]
+        del about["config"]["device"]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         self.name = digest[:8]
         self._about = json.loads(json.dumps(about))
+        self._trials: Journal | None = None
+        self._earlier: list[dict[str, Any]] = []
 
-    def open(self) -> None:
-        """Begin a folder, or check that the one there belongs to this search."""
+    @contextmanager
+    def open(self, data: Data) -> Iterator[Book]:
+        """Hold the folder: a new one, or that of the same search on the same data."""
         if self.folder is None:
+            yield self
             return
         path = self.folder / "search.json"
-        if path.exists():
-            if read_json(path) != self._about:
-                raise ConfigError(
-                    f"{self.folder} holds a search with other options (see its search.json): "
-                    "name another folder."
-                )
-            self._trim()
-        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise ConfigError(f"{self.folder} holds other files and no search: name a new folder.")
-        else:
-            write_json(path, self._about)
+        if not path.exists():
+            self._require_free()
+        with writing(self.folder):
+            if path.exists():
+                self._check_same(read_json(path, "search"), data)
+            else:
+                self._require_free()
+                write_json(path, "search", self._about | {"data": data_digests(data)})
+            self._trials = Journal(self.folder / "trials.jsonl")
+            self._trials.cut()
+            self._earlier = read_lines(self._trials.path)
+            yield self
 
-    def _trim(self) -> None:
-        """Forget a line that was cut off, before others are written behind it."""
+    def _require_free(self) -> None:
         assert self.folder is not None
-        path = self.folder / "trials.jsonl"
-        if path.exists() and not path.read_bytes().endswith(b"\n"):
-            text = "".join(f"{json.dumps(line)}\n" for line in read_lines(path))
-            write_bytes(path, text.encode())
+        own = {LOCK, "search.json.part"}
+        folder = self.folder
+        if folder.exists() and (not folder.is_dir() or any(p.name not in own for p in folder.iterdir())):
+            raise ConfigError(f"{folder} holds other files and no search: name a new folder.")
+
+    def _check_same(self, stored: dict[str, Any], data: Data) -> None:
+        before = stored.pop("data", {})
+        if stored != self._about:
+            raise ConfigError(
+                f"{self.folder} holds a search with other options (see its search.json): "
+                "name another folder."
+            )
+        if parts := changed_parts(before, data):
+            raise DataError(
+                f"the {parts} of {self.config.data} have changed since the search in {self.folder} began: "
+                "put the old data back, or name another folder."
+            )
 
     def outcomes(self, trials: Sequence[Trial]) -> dict[int, Outcome]:
         """Trials whose outcome an earlier attempt has found."""
@@ -203,7 +228,8 @@ class Book:
             return
         first, seeds = board.entries[0], self.plan.fresh_seeds
         entries = [asdict(entry) for entry in board.entries]
-        write_json(self.folder / "leaderboard.json", {"search": self.name, "entries": entries})
+        content = {"search": self.name, "entries": entries}
+        write_json(self.folder / "leaderboard.json", "leaderboard", content)
         assert first.mean is not None and first.std is not None
         header = (
             f"Search {self.name}: {trials} trials on {self.config.data}, {self.config.variant}, "
@@ -215,17 +241,15 @@ class Book:
 
     def _known(self, kind: str, trials: Sequence[Trial]) -> list[tuple[Trial, dict[str, Any]]]:
         """Trials with their lines; a line is a trial's if the options say so, not the number alone."""
-        if self.folder is None:
-            return []
         by_number = {trial.number: trial for trial in trials}
         return [
             (trial, line)
-            for line in read_lines(self.folder / "trials.jsonl")
+            for line in self._earlier
             if line["kind"] == kind
             and (trial := by_number.get(line["trial"])) is not None
             and line["options"] == self.options(trial)
         ]
 
     def _append(self, line: dict[str, Any]) -> None:
-        if self.folder is not None:
-            append_line(self.folder / "trials.jsonl", line)
+        if self._trials is not None:
+            self._trials.append(line)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
-from ..data import open_data
 from ..errors import ConfigError
 from ..training.config import Config
-from ..training.problem import pick_device
+from ..training.memory import free_memory
+from ..training.problem import pick_device, read_data
 from .race import Outcome, Workshop, race
 from .record import Book, Entry, Leaderboard, Plan
-from .space import Space, draw_trials
+from .space import Space, Trial, draw_trials
 
 Note = Callable[[str], None]
 
@@ -42,13 +42,18 @@ def search(
         folder: Keeps ``trials.jsonl``, ``leaderboard.json`` and ``best.toml``; a search that was stopped
             goes on from there.
         data: The graph; by default that of the configuration.
-        watcher: Is told of the progress, a line at a time.
+        watcher: Called with each line that reports progress.
     """
     trials = draw_trials(config, space, plan.trials, plan.families, plan.seed)
-    workshop = Workshop(_data(config) if data is None else data, pick_device(config.device))
+    data = read_data(config) if data is None else data
+    workshop = Workshop(data, pick_device(config.device))
     workshop.rehearse(config, plan.race_seeds[0])
-    book = Book(config, space, plan, folder)
-    book.open()
+    with Book(config, space, plan, folder).open(data) as book:
+        return _search(book, workshop, trials, watcher)
+
+
+def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: Note) -> Leaderboard:
+    plan = book.plan
     done = book.outcomes(trials)
     left = [trial for trial in trials if trial.number not in done]
     watcher(f"search {book.name}: {len(trials)} trials in {len({t.family for t in trials})} families.")
@@ -88,7 +93,7 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
     watcher(f"{len(chosen)} finalists on {plan.final_seeds} fresh seeds each.")
     by_number = {trial.number: trial for trial in todo}
     partly: dict[int, list[float]] = defaultdict(list)
-    workshop.free()
+    free_memory()
     for lane in workshop.lanes(todo, plan.fresh_seeds):
         for part in workshop.advance([lane], lane.config.epochs):
             for member, standing in sorted(part.standings().items()):
@@ -121,7 +126,3 @@ def _board(book: Book, ranked: Sequence[Outcome], finals: dict[int, list[float]]
     entries.sort(key=lambda e: -math.inf if e.mean is None else e.mean, reverse=True)
     best = next(o.trial.config for o in ranked if o.trial.number == entries[0].trial)
     return Leaderboard(book.name, entries, best, book.folder)
-
-
-def _data(config: Config) -> Data:
-    return open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)

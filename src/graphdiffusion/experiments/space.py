@@ -120,7 +120,7 @@ def _range(name: str, value: Mapping[str, Any]) -> Range:
 
 
 def _accepts(name: str, value: Any) -> None:
-    """Ask the configuration whether a value may be; what depends on other options is seen later."""
+    """Check a value of one option; what depends on other options is checked when trials are drawn."""
     company = {"heads": {"attention_dim": value}, "attention_dim": {"heads": 1}}.get(name, {})
     Config.from_dict({name: value} | company)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import shutil
 import time
@@ -12,15 +11,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
-from ..data import dataset_info, open_data
-from ..errors import ConfigError, DataError, GraphDiffusionError
+from ..data import dataset_info
+from ..errors import ConfigError, GraphDiffusionError
 from ..training.config import Config
-from ..training.folder import holds_run, is_finished, open_folder
-from ..training.problem import Problem, load_problem, pick_device, protocol
+from ..training.folder import holds_run, is_finished, open_folder, read_config
+from ..training.lock import writing
+from ..training.problem import load_problem, pick_device, protocol, read_data
+from ..training.runs import read_summary
 from ..training.storage import read_json, write_json
+from ..training.summary import describe
 from ..training.trainer import Trainer, Watcher
 from . import paper
 from .presets import VARIANTS, preset_config, preset_name
@@ -65,7 +66,6 @@ def cells(
     splits: int = paper.SPLITS,
     inits: int = paper.INITS,
     preset: str = "auto",
-    root: str = "",
     device: str = "auto",
     epochs: int | None = None,
 ) -> list[Cell]:
@@ -77,7 +77,7 @@ def cells(
         variants: Of the model.
         splits, inits: Random splits (table 2 only), and initialisations of each.
         preset: ``"auto"`` or ``"paper"``.
-        root, device: As in :class:`~graphdiffusion.training.Config`.
+        device: As in :class:`~graphdiffusion.training.Config`.
         epochs: In place of the preset's.
     """
     if table not in paper.TABLES:
@@ -91,7 +91,7 @@ def cells(
             raise ConfigError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}.")
     split = "planetoid" if table == "table1" else "random"
     more: dict[str, Any] = {
-        "splits": splits if table == "table2" else 1, "inits": inits, "root": root, "device": device,
+        "splits": splits if table == "table2" else 1, "inits": inits, "device": device,
     }  # fmt: skip
     if epochs is not None:
         more["epochs"] = epochs
@@ -115,6 +115,7 @@ def reproduce(
     wanted: Sequence[Cell],
     out: Path,
     *,
+    root: str | None = None,
     budget: float = math.inf,
     summary: Path | None = None,
     fresh: bool = False,
@@ -126,11 +127,12 @@ def reproduce(
     Args:
         wanted: From :func:`cells`.
         out: Folder: ``<table>/<data>-<variant>/`` for each run, and ``<table>.json`` with every member.
+        root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
         budget: Seconds after which no further cell is begun.
         summary: Folder for ``<table>.json`` without the members.
         fresh: Discard runs in ``out`` that were made with other options.
-        note: Is told of the progress, a line at a time.
-        watch: Gives someone to watch a cell, knowing the number of its members.
+        note: Called with each line that reports progress.
+        watch: Gives the watcher of a cell, for the number of its members.
 
     Returns:
         The content of ``<out>/<table>.json``, with the cells that were not measured under ``missing``.
@@ -146,7 +148,7 @@ def reproduce(
             note(f"{cell.name} is not measured: {missing[cell.name]}")
             continue
         try:
-            found = _measure(cell, folder, graphs, fresh, note, watch)
+            found = _measure(cell, folder, root, graphs, fresh, note, watch)
         except GraphDiffusionError as error:  # files that are not here, for example: others go on
             missing[cell.name] = str(error)
             note(f"{cell.name} is not measured: {error}")
@@ -154,70 +156,49 @@ def reproduce(
         _merge(out / cell.file, table, found)
         if summary is not None:
             _merge(summary / cell.file, table, {k: v for k, v in found.items() if k != "results"})
-        note(f"{cell.name}: {found['mean']:.2f} ± {found['std']:.2f}% in {found['seconds']:.0f} s.")
     path = out / wanted[0].file
-    content = read_json(path) if path.exists() else {"table": table, "cells": []}
+    content = read_json(path, "table") if path.exists() else {"table": table, "cells": []}
     return content | {"missing": missing}
 
 
 def _measure(
     cell: Cell,
     folder: Path,
+    root: str | None,
     graphs: dict[str, Data],
     fresh: bool,
     note: Note,
     watch: Callable[[Cell, int], Watcher | None],
 ) -> dict[str, Any]:
-    config = cell.config
-    if fresh and holds_run(folder) and not _same(Config.from_toml(folder / "config.toml"), config):
-        shutil.rmtree(folder)
-    elif holds_run(folder) and not _same(Config.from_toml(folder / "config.toml"), config):
-        raise ConfigError(
-            f"{folder} was made with other options (see its config.toml): add --fresh to discard it, or "
-            "name another --out."
-        )
+    resume = holds_run(folder)
+    if resume and (reason := _unusable(folder, cell.config)):
+        if not fresh:
+            raise ConfigError(f"{reason} Add --fresh to discard the run, or name another --out.")
+        with writing(folder):
+            shutil.rmtree(folder)
+        resume = False
     if not is_finished(folder):
+        config = read_config(folder)[0] if resume else cell.config
         if cell.data not in graphs:
-            graphs[cell.data] = open_data(config.data, root=config.root or None, lcc=config.lcc)
-        problem = load_problem(config, graphs[cell.data]).to(pick_device(config.device))
-        note(f"{cell.name}: {len(protocol(config))} trainings with the preset {cell.preset}.")
-        _train(problem, config, folder, lambda members: watch(cell, members))
-    return _entry(cell, read_json(folder / "summary.json"))
+            graphs[cell.data] = read_data(config, root)
+        problem = load_problem(config, graphs[cell.data]).to(pick_device(cell.config.device))
+        members = protocol(config)
+        note(f"{cell.name}: {len(members)} trainings with the preset {cell.preset}.")
+        with open_folder(folder, config, problem.data, resume) as kept:
+            Trainer(problem, config, members, kept, watch(cell, len(members))).run()
+    found = read_summary(folder)
+    note(f"{cell.name}: {describe(found['test'])} in {found['seconds']:.0f} s.")
+    return _entry(cell, found)
 
 
-def _same(stored: Config, wanted: Config) -> bool:
-    """Whether a run was made with these options, wherever its files lay and whatever computed it."""
-    return stored.but(root="", device="auto") == wanted.but(root="", device="auto")
-
-
-def _train(problem: Problem, config: Config, folder: Path, watch: Callable[[int], Watcher | None]) -> None:
-    """Train all members; if they do not fit in memory as estimated, fewer at a time."""
-    members = protocol(config)
-    if not holds_run(folder):
-        open_folder(folder, config, resume=False)
-    chunk: int | None = None
-    while True:
-        _free()
-        trainer = Trainer(problem, config, members, folder, watch(len(members)), chunk)
-        chunk, fits = trainer.chunk, True
-        try:
-            trainer.run()
-        except torch.OutOfMemoryError:
-            if chunk == 1:
-                raise DataError("a single training does not fit in memory.") from None
-            fits = False
-        del trainer  # with its memory
-        if fits:
-            break
-        chunk = (chunk + 1) // 2
-    _free()
-
-
-def _free() -> None:
-    """Give back the memory of earlier populations, which refer to themselves in circles."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+def _unusable(folder: Path, wanted: Config) -> str:
+    """Why the run in a folder does not count for these options; empty if it does, on whatever device."""
+    try:
+        stored, _ = read_config(folder)
+    except GraphDiffusionError as error:
+        return str(error)
+    same = stored.but(device="auto") == wanted.but(device="auto")
+    return "" if same else f"{folder} was made with other options (see its config.toml)."
 
 
 def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
@@ -232,8 +213,10 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
         "mean": ours["mean"],
         "std": ours["std"],
         "ci95": ours["ci95"],
+        "interval": ours["interval"],
+        "test_nodes": ours["nodes"],
         "members": found["members"],
-        "splits": len({r["split"] for r in results}),
+        "splits": ours["splits"],
         "inits": cell.config.inits,
         "paper": mean,
         "paper_std": std,
@@ -254,7 +237,12 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
 
 def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
     """Put a cell into a results file in place of an older one, in the order of the table."""
-    content = read_json(path) if path.exists() else {}
+    with writing(path.parent, wait=True):  # others may measure other cells of the table
+        _replace(path, table, cell)
+
+
+def _replace(path: Path, table: str, cell: dict[str, Any]) -> None:
+    content = read_json(path, "table") if path.exists() else {}
     key = (cell["data"], cell["variant"])
     others = [c for c in content.get("cells", []) if (c["data"], c["variant"]) != key]
     order = list(paper.TABLES[table])
@@ -270,4 +258,4 @@ def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
             "all others test; largest component"
         ),
     }
-    write_json(path, about | {"cells": entries})
+    write_json(path, "table", about | {"cells": entries})

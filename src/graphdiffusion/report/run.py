@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from ..training.storage import read_json, read_lines
+from ..training.folder import is_finished
+from ..training.journal import read_lines
+from ..training.runs import read_summary
 from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
 
 
@@ -19,12 +22,12 @@ def plot_run(folder: str | os.PathLike[str]) -> Path:
     has come to its end.
     """
     folder = Path(folder)
-    lines = read_lines(folder / "metrics.jsonl")
+    finished = is_finished(folder)
+    summary = read_summary(folder) if finished else {}
+    lines = read_lines(folder / "metrics.jsonl", summary["metrics"] if finished else None)
     epochs = [line for line in lines if line["kind"] == "epoch"]
     if not epochs:
         raise DataError(f"{folder} holds no finished epoch: name a folder that grand train has made.")
-    finished = (folder / "summary.json").exists()
-    summary = read_json(folder / "summary.json") if finished else {}
     figure, axes = new_figure(figsize=(12 if finished else 9, 3.1), ncols=4 if finished else 3)
     for axis, key, title, factor, colour in (
         (axes[0], "loss", "training loss", 1, ORANGE),
@@ -44,7 +47,8 @@ def plot_run(folder: str | os.PathLike[str]) -> Path:
 def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, colour: str) -> None:
     groups: dict[int, dict[int, float]] = {}
     for line in epochs:
-        groups.setdefault(line["chunk"], {})[line["epoch"]] = factor * line[key]
+        value = math.nan if line[key] is None else line[key]  # a loss that is not finite leaves a gap
+        groups.setdefault(line["chunk"], {})[line["epoch"]] = factor * value
     for values in groups.values():
         many = len(groups) > 1
         axis.plot(
@@ -61,14 +65,15 @@ def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, co
 
 
 def _members(axis: Any, summary: dict[str, Any]) -> None:
-    """Every member a dot, spread sideways where they are many; mean and deviation beside them."""
+    """Every member a dot, spread sideways where they are many; mean and 95% interval beside them."""
     values = sorted(100 * r["test"] for r in summary["results"])
     width = min(0.25, 0.04 * len(values))
     places = [width * ((k * 0.618034) % 1 - 0.5) for k in range(len(values))]
     axis.scatter(places, values, color=BLUE, alpha=0.7, s=22, edgecolors="white", linewidths=0.5)
-    mean, deviation = summary["test"]["mean"], summary["test"]["std"]
-    axis.errorbar(0.35, mean, deviation, color="black", marker="D", markersize=5, capsize=4)
-    text, offset = f"{mean:.1f} ± {deviation:.1f}", (7, 7)
+    mean, (low, high) = summary["test"]["mean"], summary["test"]["ci95"]
+    reach = [[mean - low], [high - mean]]
+    axis.errorbar(0.35, mean, reach, color="black", marker="D", markersize=5, capsize=4)
+    text, offset = f"{mean:.1f}\n({low:.1f} to {high:.1f})", (7, 7)
     axis.annotate(text, (0.35, mean), offset, textcoords="offset points", fontsize=9)
     axis.axhline(mean, color=GREY, linewidth=0.6, linestyle=":")
     axis.set_xlim(-0.3, 0.85)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphDiffusionError
+from ..training.storage import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +42,7 @@ def tidy(axes: Axes) -> None:
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     """Write a PNG; the same picture gives the same bytes."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, facecolor="white", metadata={"Software": None})
+    path, picture = Path(path), io.BytesIO()
+    figure.savefig(picture, format="png", dpi=150, facecolor="white", metadata={"Software": None})
+    write_bytes(path, picture.getvalue())
     return path

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 from .config import Config
 
 if TYPE_CHECKING:
+    from .chunks import RunFolder
     from .folder import open_folder
     from .population import Population
     from .problem import Member, Problem, build_model, load_problem, pick_device, protocol
     from .runs import Run, load_run
-    from .trainer import Result, Trainer, Watcher
+    from .summary import Result
+    from .trainer import Trainer, Watcher
 
 __all__ = [
     "Config",
@@ -19,6 +21,7 @@ __all__ = [
     "Problem",
     "Result",
     "Run",
+    "RunFolder",
     "Trainer",
     "Watcher",
     "build_model",
@@ -31,11 +34,13 @@ __all__ = [
 
 # The configuration is wanted at once, by the command line; the rest brings torch and PyG along.
 _HOMES = {
+    "chunks": ("RunFolder",),
     "folder": ("open_folder",),
     "population": ("Population",),
     "problem": ("Member", "Problem", "build_model", "load_problem", "pick_device", "protocol"),
     "runs": ("Run", "load_run"),
-    "trainer": ("Result", "Trainer", "Watcher"),
+    "summary": ("Result",),
+    "trainer": ("Trainer", "Watcher"),
 }
 
 

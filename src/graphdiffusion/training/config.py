@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -21,12 +23,19 @@ def _option(
     return field(default=default, metadata=meta)
 
 
+# A split has its own seed, below MOST_SEEDS, and MOST_INITS seeds for its initialisations: no two trainings
+# of a run share one, and those of a search, which begin at MOST_SEEDS, are others.
+MOST_SEEDS, MOST_INITS = 1_000_000, 1_000
+
+# Bounds of options that have no others: products of whole numbers fit in 64 bits, numbers in float32.
+_LARGEST = {int: 2**31 - 1, float: 3.4e38}
+
+
 @dataclass(frozen=True)
 class Config:
     """Everything that determines a training. Defaults are the best settings we know for Cora."""
 
     data: str = _option("cora-embedded", "Data set by name, or path of a folder or .npz file.", "data")
-    root: str = _option("", "Folder with raw data files; empty: $GRAND_DATA or the cache.", "data")
     lcc: bool = _option(True, "Keep only the largest connected component of a named data set.", "data")
     split: Literal["random", "planetoid", "given"] = _option(
         "random",
@@ -35,8 +44,8 @@ class Config:
         "data",
     )
     splits: int = _option(5, "Number of random splits.", "data", 1)
-    inits: int = _option(1, "Initialisations for each split.", "data", 1)
-    seed: int = _option(0, "First seed of splits and initialisations.", "data", 0)
+    inits: int = _option(1, "Initialisations for each split.", "data", 1, MOST_INITS)
+    seed: int = _option(0, "First seed of splits and initialisations.", "data", 0, MOST_SEEDS - 1)
     development: int = _option(0, "Nodes for training and validation; 0: the paper's.", "data", 0)
     per_class: int = _option(
         0,
@@ -138,7 +147,7 @@ class Config:
     device: Literal["auto", "cpu", "cuda"] = _option("auto", "Where to compute.", "training")
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints()
         for f in fields(self):
             object.__setattr__(
                 self, f.name, _coerced(f.name, getattr(self, f.name), hints[f.name], f.metadata)
@@ -148,6 +157,12 @@ class Config:
                 raise ConfigError(f"{name} must be greater than 0, got {getattr(self, name)}.")
         if self.alpha == 0:
             raise ConfigError("alpha must lie in (0, 1]: with 0 nothing diffuses.")
+        last = self.seed + (self.splits if self.split == "random" else 1)
+        if last > MOST_SEEDS:
+            raise ConfigError(
+                f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {self.splits}: larger "
+                "seeds belong to searches."
+            )
         if self.attention_dim % self.heads:
             raise ConfigError(
                 f"attention_dim must be a multiple of heads, got {self.attention_dim} and {self.heads}."
@@ -191,6 +206,11 @@ class Config:
         return replace(self, **changes)
 
 
+@cache
+def _hints() -> dict[str, Any]:
+    return get_type_hints(Config)
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The options in a TOML file, unchecked but for their syntax."""
     try:
@@ -206,15 +226,20 @@ def parse_toml(content: str, origin: str) -> dict[str, Any]:
     """Options from TOML text; ``origin`` names it in messages."""
     try:
         return tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers too long, and tables in tables without end
         raise ConfigError(f"{origin} is not valid TOML: {error}.") from None
 
 
 def check_names(names: Iterable[str]) -> None:
     known = [f.name for f in fields(Config)]
     for name in names:
+        if name == "root":
+            raise ConfigError(
+                "root is no option of a configuration, which must not depend on one machine: "
+                "give --root, or set GRAND_DATA."
+            )
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(str(name), known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
             raise ConfigError(f"unknown option {name!r}: {hint}")
 
@@ -222,26 +247,54 @@ def check_names(names: Iterable[str]) -> None:
 def _coerced(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
     if get_origin(hint) is Literal:
         choices = get_args(hint)
-        if value not in choices:
-            near = difflib.get_close_matches(str(value), choices, 1)
+        if not isinstance(value, str) or value not in choices:
+            near = difflib.get_close_matches(value if isinstance(value, str) else "", choices, 1)
             hint_text = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}.{hint_text}")
+            raise ConfigError(
+                f"{name} must be one of {', '.join(choices)}, got {_shown(value)}.{hint_text}"
+            )
         return value
     if not isinstance(value, bool):  # numbers of NumPy are numbers too
         if hint is float and isinstance(value, numbers.Real):
-            value = float(value)
+            try:
+                value = float(value)
+            except OverflowError:
+                value = math.inf
         elif hint is int and isinstance(value, numbers.Integral):
             value = int(value)
     if type(value) is not hint:
-        raise ConfigError(f"{name} must be {_article(hint)}, got {value!r}.")
-    low, high = meta["low"], meta["high"]
-    if hint in (int, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise ConfigError(f"{name} must be finite, got {value}.")
-        if (low is not None and value < low) or (high is not None and value > high):
-            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise ConfigError(f"{name} must be {bounds}, got {value}.")
+        raise ConfigError(f"{name} must be {_article(hint)}, got {_shown(value)}.")
+    if hint is str:
+        _check_text(name, value)
+    elif hint is not bool:
+        _check_bounds(name, value, meta["low"], meta["high"])
     return value
+
+
+def _check_text(name: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # a path of other bytes, which no configuration file can hold
+        raise ConfigError(f"{name} must be text in UTF-8, got {value!r}.") from None
+
+
+def _check_bounds(name: str, value: float, low: float | None, high: float | None) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} must be finite, got {value}.")
+    if (low is not None and value < low) or (high is not None and value > high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ConfigError(f"{name} must be {bounds}, got {_shown(value)}.")
+    if value > _LARGEST[type(value)]:
+        raise ConfigError(f"{name} must be at most {_LARGEST[type(value)]}, got {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    """A value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # whole numbers of thousands of digits have no decimal form
+        text = f"a number of {value.bit_length()} bits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _article(hint: type) -> str:
@@ -252,5 +305,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML string
+        # a JSON string is a TOML string, but for the character DEL
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

@@ -1,23 +1,94 @@
-"""The folder of a run: begun, taken up again, and cleared when the run is over."""
+"""The folder of a run: begun, held by one process, and taken up again.
+
+It holds ``config.toml`` and ``fingerprint.json`` (the options, and digests of the data, that the run began
+with), ``metrics.jsonl`` (a line for each epoch and for each member that has finished),
+``model.safetensors`` (the best state of every member), ``summary.json`` and ``log.txt``. While the run is
+unfinished there are also ``checkpoint.safetensors`` and ``chunks/``, and while a process writes, ``lock``.
+"""
 
 from __future__ import annotations
 
+import logging
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import ConfigError
+from torch_geometric.data import Data
+
+from ..data import is_dataset
+from ..errors import ConfigError, DataError, GraphDiffusionError
+from .chunks import CHECKPOINT, CHUNKS, RunFolder, clear_leftovers, leftovers
 from .config import Config
-from .storage import write_bytes
+from .fingerprint import Fingerprint
+from .lock import LOCK, writing
+from .storage import naming, write_bytes
+
+log = logging.getLogger("graphdiffusion")
 
 
-def open_folder(folder: Path, config: Config, resume: bool) -> None:
-    """Make a run folder, or check that an unfinished one belongs to this configuration."""
-    if not (resume and holds_run(folder)):
-        require_free(folder)
-        write_bytes(folder / "config.toml", config.to_toml().encode())
-    elif Config.from_toml(folder / "config.toml") != config:
+@contextmanager
+def open_folder(path: Path, config: Config, data: Data, resume: bool = False) -> Iterator[RunFolder]:
+    """Hold the folder of a run for writing: a new one, or with ``resume`` an unfinished one.
+
+    Args:
+        path: The folder.
+        config: Options of the run.
+        data: The graph of the run, as ``Problem.data`` has it.
+
+    Raises:
+        FolderInUse: another process is writing in it.
+        ConfigError: it holds other files, a finished run, or a run with other options.
+        DataError: the data has changed since the run began, or a file is damaged.
+    """
+    if not resume:
+        require_free(path)
+    with writing(path):
+        if resume:
+            fingerprint = _check_same(path, config, data)
+        else:
+            require_free(path)
+            fingerprint = Fingerprint.of(config, data)
+            fingerprint.write(path)
+            write_bytes(path / "config.toml", config.to_toml().encode())
+        try:
+            with _log(path / "log.txt"):
+                yield RunFolder(path, fingerprint.run)
+        except GraphDiffusionError:
+            if not resume and not _has_progress(path):
+                shutil.rmtree(path)  # there is nothing to go on from
+            raise
+
+
+def _check_same(folder: Path, config: Config, data: Data) -> Fingerprint:
+    """What the run in a folder began with, which must be these options and this data."""
+    if not holds_run(folder):
+        raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
+    if is_finished(folder):
+        raise ConfigError(f"the run in {folder} is finished: there is nothing to go on with.")
+    stored, before = read_config(folder)
+    if stored != config:
         raise ConfigError(
             f"{folder} was started with other options (see its config.toml): name another folder."
+        )
+    before.check_data(data, data.get("name") or config.data)
+    return before
+
+
+def read_config(folder: Path) -> tuple[Config, Fingerprint]:
+    """The options of the run in a folder, checked to be those that it began with."""
+    fingerprint = Fingerprint.read(folder)
+    config = Config.from_toml(folder / "config.toml")
+    fingerprint.check_options(config, folder)
+    return config, fingerprint
+
+
+def require_place(config: Config) -> None:
+    """Refuse a run whose own graph no longer lies where it was."""
+    if not is_dataset(config.data) and not Path(config.data).exists():
+        raise DataError(
+            f"the graph of the run is no longer at {config.data}: put it back (grand predict takes it from "
+            "another place with --data)."
         )
 
 
@@ -29,25 +100,56 @@ def require_free(folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file: name a folder for the run.")
-    # a run killed while it wrote its first file has left that file's beginning
-    if folder.exists() and any(entry.name != "config.toml.part" for entry in folder.iterdir()):
+    # a run killed while it wrote its first files has left these
+    own = {LOCK, "fingerprint.json", "fingerprint.json.part", "config.toml.part"}
+    if folder.exists() and any(entry.name not in own for entry in folder.iterdir()):
         raise ConfigError(f"{folder} holds other files and no run: name a new folder.")
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was begun here; ``config.toml`` is the first file that it writes."""
+    """Whether a run was begun here; its beginning writes ``config.toml`` last."""
     return (folder / "config.toml").exists()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has come to its end; ``summary.json`` is the last file that it writes."""
+    """Whether a run has come to its end; it writes ``summary.json`` last."""
     return (folder / "summary.json").exists()
 
 
-def clear_leftovers(folder: Path) -> None:
-    """Remove what a finished run no longer needs."""
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
-    if (folder / "chunks").exists():
-        shutil.rmtree(folder / "chunks")
-    for part in folder.glob("*.part"):
-        part.unlink()
+def tidy(folder: Path) -> None:
+    """Remove what is left where a run was killed when it had just come to its end."""
+    if leftovers(folder):
+        with writing(folder):
+            clear_leftovers(folder)
+
+
+def _has_progress(folder: Path) -> bool:
+    metrics = folder / "metrics.jsonl"
+    begun = metrics.exists() and metrics.stat().st_size > 0
+    return begun or any((folder / name).exists() for name in (CHECKPOINT, CHUNKS))
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk must not put a traceback on the screen: the other files report it."""
+
+
+@contextmanager
+def _log(path: Path) -> Iterator[None]:
+    """Keep what the library reports in a file."""
+    with naming(path):
+        handler = _LogFile(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    except GraphDiffusionError as error:
+        log.error("%s", error)
+        raise
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+        with suppress(OSError):
+            handler.close()

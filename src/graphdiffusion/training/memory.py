@@ -1,16 +1,92 @@
-"""How many members fit in memory at once."""
+"""How many members fit in memory at once, and what is done when they do not: half as many."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 
+from ..errors import NotEnoughMemory
 from ..nn import SparseFeatures
 from ..solvers.exponential import default_tolerance, number_of_terms
 from .config import Config
-from .problem import Problem
+from .problem import Member, Problem, model_template
+
+ADVICE = "take a smaller hidden or attention_dim, fewer heads, or gradient checkpoint"
+
+# how torch says it on a CPU, and where a size is beyond any memory
+_SAYS = (
+    "DefaultCPUAllocator", "not enough memory", "out of memory", "ALLOC_FAILED",
+    "Storage size calculation overflowed",
+)  # fmt: skip
+
+Done = TypeVar("Done")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out, on a GPU or on a CPU."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _SAYS)
+
+
+def in_chunks(members: Sequence[Member], size: int, work: Callable[[list[Member]], Done]) -> list[Done]:
+    """``work`` on chunks of ``size`` members; where memory runs out, on chunks half as large from there on.
+
+    Returns the result of each chunk, in the order of the members.
+
+    Raises:
+        NotEnoughMemory: not even one member fits.
+    """
+    place, done = 0, []
+    while place < len(members):
+        chunk = list(members[place : place + size])
+        try:
+            done.append(work(chunk))
+            place += len(chunk)
+            continue
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(chunk) == 1:
+                raise NotEnoughMemory(f"one training does not fit in memory: {ADVICE}.") from None
+        free_memory()  # here, where no error holds the tensors any more
+        size = (len(chunk) + 1) // 2
+    return done
+
+
+def free_memory() -> None:
+    """Give back the memory of earlier populations, which refer to themselves in circles."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def require_room(problem: Problem, config: Config) -> None:
+    """Refuse a model that cannot be trained in the memory of the device, before anything is allocated.
+
+    The bound is a low one: the parameters four times (gradient, moments, best state), and one state.
+    """
+    device = problem.y.device
+    try:
+        model = model_template(config, problem.in_channels, problem.classes)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise NotEnoughMemory(
+            f"the model has more parameters than any memory can hold: {ADVICE}."
+        ) from None
+    size = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+    size += 4 * problem.graph.num_nodes * (config.hidden + config.augment)
+    if size > total_bytes(device):
+        raise NotEnoughMemory(
+            f"training one model takes more than {size / 1e9:,.0f} GB, and {device} has "
+            f"{total_bytes(device) / 1e9:,.0f} GB of memory: {ADVICE}."
+        )
 
 
 def member_bytes(problem: Problem, config: Config) -> int:
@@ -41,10 +117,18 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def total_bytes(device: torch.device) -> int:
+    """All memory of a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def chunk_size(problem: Problem, config: Config, members: int) -> int:
     """Members to train together: on a CPU one at a time, which stays in cache; on a GPU what fits."""
     device = problem.y.device
     if device.type == "cpu":
         return 1
+    free_memory()
     fit = int(0.7 * free_bytes(device) / member_bytes(problem, config))
     return max(1, min(members, fit))

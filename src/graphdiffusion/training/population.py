@@ -224,7 +224,8 @@ class Population:
         state = {name: value.clone() for name, value in self.best.items()}
         time = state["model.diffusion.time"]
         time.mul_(self.best_fraction.to(time.dtype))
-        return state, self.best_val.clone(), self.accuracies(state)[1]
+        val, test = self.accuracies(state)
+        return state, torch.where(self.best_epoch < 0, val, self.best_val), test
 
     @torch.no_grad()
     def accuracies(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import torch
@@ -90,11 +91,16 @@ class Problem:
         )  # fmt: skip
 
 
-def load_problem(config: Config, data: Data | None = None) -> Problem:
+def read_data(config: Config, root: str | PathLike[str] | None = None) -> Data:
+    """The data of a configuration; ``root`` as in :func:`~graphdiffusion.data.load_data`."""
+    return open_data(config.data, root=root, lcc=config.lcc, directed=config.directed)
+
+
+def load_problem(
+    config: Config, data: Data | None = None, root: str | PathLike[str] | None = None
+) -> Problem:
     """Read the data of a configuration (or take the given ``data``), rewire, and build the graph."""
-    if data is None:
-        data = open_data(config.data, root=config.root or None, lcc=config.lcc, directed=config.directed)
-    data = check_data(data)
+    data = check_data(read_data(config, root) if data is None else data)
     if int((data.y >= 0).sum()) == 0:
         raise DataError("the data has no labels: give some nodes a class to learn from.")
     edges = int(data.edge_index.shape[1])
@@ -239,6 +245,24 @@ def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GR
             ),
             self_loops=config.self_loops,
         )
+
+
+def model_template(config: Config, in_channels: int, classes: int) -> GRAND:
+    """The model without memory for its tensors: their names, shapes and dtypes alone."""
+    plain = config.but(solver="euler", gradient="backprop")  # others look at their tolerances
+    with torch.device("meta"):
+        return build_model(plain, in_channels, classes, 0)
+
+
+def stacked_template(
+    config: Config, in_channels: int, classes: int, members: Sequence[Member]
+) -> dict[str, Tensor]:
+    """The stacked states of some members, without memory."""
+    model = model_template(config.but(**members[0].options), in_channels, classes)
+    return {
+        name: torch.empty((len(members), *value.shape), dtype=value.dtype, device="meta")
+        for name, value in model.state_dict().items()
+    }
 
 
 def build_solver(

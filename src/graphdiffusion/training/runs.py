@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,26 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
-from ..data import check_data, open_data
+from ..data import check_data
 from ..errors import ArgumentError, DataError
 from ..nn import GRAND, as_features
+from .chunks import check_run, reading
 from .config import Config
-from .folder import holds_run, is_finished
+from .fingerprint import Fingerprint
+from .folder import holds_run, is_finished, read_config, require_place
 from .population import Population
 from .problem import (
-    Member,
     Problem,
     build_graph,
     build_model,
     load_problem,
     member_splits,
     pick_device,
+    read_data,
+    stacked_template,
 )
-from .storage import read_json, read_tensors
-from .trainer import Result
+from .storage import check_finite, check_tensors, read_json, read_tensors
+from .summary import Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,9 @@ class Run:
 
     Attributes:
         folder: Where it lies.
+        root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
         config: The options that it was started with.
+        fingerprint: Options and data that it began with.
         results: What each member reached.
         states: Parameters and constants of all members, stacked.
         in_channels: Features a node.
@@ -46,7 +52,9 @@ class Run:
     """
 
     folder: Path
+    root: str | PathLike[str] | None
     config: Config
+    fingerprint: Fingerprint
     results: list[Result]
     states: dict[str, Tensor]
     in_channels: int
@@ -55,24 +63,16 @@ class Run:
 
     @cached_property
     def data(self) -> Data:
-        """The data that the run was trained on, read again."""
-        return open_data(
-            self.config.data,
-            root=self.config.root or None,
-            lcc=self.config.lcc,
-            directed=self.config.directed,
-        )
+        """The data that the run was trained on, read again; refused if it has changed since."""
+        require_place(self.config)
+        data = read_data(self.config, self.root)
+        self.fingerprint.check_data(data, data.get("name") or self.config.data)
+        return data
 
     @cached_property
     def problem(self) -> Problem:
         """The data made ready, on the device."""
-        problem = load_problem(self.config, self.data).to(self._device)
-        if (problem.in_channels, problem.classes) != (self.in_channels, len(self.class_names)):
-            raise DataError(
-                f"{self.config.data} has changed since the run: it has {problem.in_channels} features "
-                f"and {problem.classes} classes, the models {self.in_channels} and {len(self.class_names)}."
-            )
-        return problem
+        return load_problem(self.config, self.data).to(self._device)
 
     @property
     def best(self) -> int:
@@ -84,13 +84,13 @@ class Run:
         result = self._result(member)
         config = self.config.but(**result.options)
         model = build_model(config, self.in_channels, len(self.class_names), result.init)
-        model.load_state_dict(self._state(result))
+        model.load_state_dict(self._state(result), strict=True)
         return model.to(self._device).eval()
 
     def evaluate(self, member: int) -> tuple[float, float]:
         """Validation and test accuracy of a member, computed anew, as the training computes them."""
         result = self._result(member)
-        population = Population(self.problem, self.config, [_member(result)])
+        population = Population(self.problem, self.config, [result.member])
         state = {f"model.{k}": v[None].to(self._device) for k, v in self._state(result).items()}
         val, test = population.accuracies(state)
         return val.item(), test.item()
@@ -100,7 +100,7 @@ class Run:
         """Probabilities ``(n, classes)`` for every node of a graph.
 
         Args:
-            data: Any graph with as many features a node; labels are not looked at. By default the
+            data: Any graph with the features of the training; labels are not looked at. By default the
                 graph of the run, where a model that was trained with label features sees those of its
                 training nodes; elsewhere it sees none.
             member: By default the best.
@@ -108,19 +108,28 @@ class Run:
         result = self._result(member)
         labels = self._labels(result) if data is None else None
         bare = unlabelled(self.data if data is None else data)
-        if bare.x.shape[1] != self.in_channels:
-            raise DataError(
-                f"the models of {self.folder} take {self.in_channels} features a node, but "
-                f"{bare.get('name') or 'the graph'} has {bare.x.shape[1]}: predict on a graph with "
-                "the features of the training."
-            )
+        if data is not None:
+            self._check_features(data, bare)
         x, graph = as_features(bare.x).to(self._device), build_graph(self.config, bare).to(self._device)
         return self.model(result.number)(x, graph, labels=labels).softmax(-1).cpu()
+
+    def _check_features(self, data: Data, bare: Data) -> None:
+        name = data.get("name") or "the graph"
+        if bare.x.shape[1] != self.in_channels:
+            raise DataError(
+                f"the models of {self.folder} take {self.in_channels} features a node, but {name} has "
+                f"{bare.x.shape[1]}: predict on a graph with the features of the training."
+            )
+        if not self.fingerprint.has_feature_names(data):
+            raise DataError(
+                f"the features of {name} have other names than those of the training, or another order: "
+                "predict on a graph with the features of the training."
+            )
 
     def _labels(self, result: Result) -> Tensor | None:
         if self.config.label_rate == 0:
             return None
-        train = member_splits(self.config, self.problem.data, [_member(result)]).train[0]
+        train = member_splits(self.config, self.problem.data, [result.member]).train[0]
         y = self.problem.y
         return one_hot(y.clamp_min(0), len(self.class_names)).float() * train.to(y.device).unsqueeze(-1)
 
@@ -144,23 +153,49 @@ class Run:
         return pick_device("auto" if wanted == "cuda" else wanted)
 
 
-def load_run(folder: str | Path) -> Run:
-    """Read a finished run; nothing is unpickled."""
+def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = None) -> Run:
+    """Read a finished run: every file complete and unchanged, or an error. Nothing is unpickled.
+
+    Args:
+        folder: The folder of the run.
+        root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
+    """
     folder = Path(folder)
     if not holds_run(folder):
         raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
+    config, fingerprint = read_config(folder)
     if not is_finished(folder):
         raise DataError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
-    states, note = read_tensors(folder / "model.safetensors")
-    try:
-        results = [Result(**entry) for entry in note["members"]]
-        names = (note["class_names"] or [str(k) for k in range(note["classes"])])[: note["classes"]]
-        in_channels = int(note["in_channels"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder}/model.safetensors was not written by a training ({error}).") from None
-    config = Config.from_toml(folder / "config.toml")
-    summary = read_json(folder / "summary.json")
-    return Run(folder, config, results, states, in_channels, names, summary)
+    summary = read_summary(folder)
+    path = folder / "model.safetensors"
+    states, note = read_tensors(path, "model", _mend(folder))
+    check_run(path, note, fingerprint.run)
+    with reading(path, _mend(folder)):
+        results = [Result.parse(entry) for entry in note["members"]]
+        classes, in_channels = int(note["classes"]), int(note["in_channels"])
+        names = [str(name) for name in note["class_names"] or range(classes)][:classes]
+        if len(names) < classes:
+            raise ValueError(f"{len(names)} names for {classes} classes")
+        wanted = stacked_template(config, in_channels, classes, [r.member for r in results])
+    check_tensors(path, states, wanted)
+    check_finite(path, states)
+    return Run(folder, root, config, fingerprint, results, states, in_channels, names, summary)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json``, of this run and no other."""
+    path = folder / "summary.json"
+    summary = read_json(path, "summary", _mend(folder))
+    check_run(path, summary, Fingerprint.read(folder).run)
+    return summary
+
+
+def _mend(folder: Path) -> str:
+    """The way out where a file of a finished run is damaged or gone."""
+    return (
+        "put the original back, or train again: grand train --config "
+        f"{folder / 'config.toml'} --out NEW-FOLDER"
+    )
 
 
 def unlabelled(data: Data) -> Data:
@@ -172,7 +207,3 @@ def unlabelled(data: Data) -> Data:
     if isinstance(bare.get("x"), Tensor):
         bare.y = torch.full((bare.x.shape[0],), -1)
     return check_data(bare)
-
-
-def _member(result: Result) -> Member:
-    return Member(result.number, result.split, result.init, result.options)

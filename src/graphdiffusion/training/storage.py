@@ -1,75 +1,186 @@
-"""Files of a run, written so that a kill at any moment leaves either the old file or the new one."""
+"""Files of runs and searches: complete and unchanged, or refused with a sentence.
+
+A file is written beside its place and moved, so that a kill at any moment leaves the old file or the new
+one. JSON documents and tensors carry what they are and a checksum; readers verify both. A checksum finds
+damage and edits by hand, not forgery.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
 import json
+import math
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, StorageError
+
+MEND = "put the original back, or start again in another folder"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write to a neighbour, flush it to disk, and move it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    neighbour = path.with_name(path.name + ".part")
-    with open(neighbour, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(neighbour, path)
+    """Replace a file as a whole. Symbolic links stay; pipes and devices are written to."""
+    with naming(path):
+        target = _destination(path)
+        if target is None:
+            with open(path, "ab") as file:  # without truncation: standard output may be a file with content
+                file.write(content)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        neighbour = target.with_name(target.name + ".part")
+        try:
+            with open(neighbour, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(neighbour, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                neighbour.unlink(missing_ok=True)
+            raise
 
 
-def write_json(path: Path, content: Any) -> None:
-    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
+def _destination(path: Path) -> Path | None:
+    """The regular file, present or future, that a path leads to; ``None`` if it is a pipe or a device."""
+    for _ in range(40):  # as many links as the kernel follows
+        folder = Path(os.path.realpath(path.parent))
+        path = folder / path.name
+        if folder.parts[1:2] == ("proc",):  # an open file, such as standard output
+            return None
+        if not path.is_symlink():
+            return None if path.exists() and not path.is_file() else path
+        path = folder / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def read_json(path: Path) -> Any:
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error of the operating system; most such errors of writing do not."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}.") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not valid JSON: {error}.") from None
+        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], note: Any = None) -> None:
-    """Tensors as safetensors, with a JSON note in the header. The same input gives the same bytes."""
+def dumps(content: Any, **how: Any) -> str:
+    """Valid JSON; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_plain(content), allow_nan=False, **how)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(own) for key, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(own) for own in value]
+    return value
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of JSON content, whatever the order of its keys."""
+    return hashlib.sha256(dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_json(path: Path, kind: str, content: Mapping[str, Any]) -> None:
+    """A JSON document that says what it is, with a checksum."""
+    body = json.loads(dumps({"kind": kind, **content}))
+    write_bytes(path, (dumps(body | {"checksum": digest(body)}, indent=2) + "\n").encode())
+
+
+def read_json(path: Path, kind: str, mend: str = MEND) -> dict[str, Any]:
+    """What :func:`write_json` wrote; ``mend`` is the way out in messages."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path} ({error.strerror}): {mend}.") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not valid JSON ({error}): {mend}.") from None
+    _check_seal(path, kind, body, mend)
+    found = body.pop("checksum")
+    if found != digest(body):
+        raise DataError(f"{path} was changed or damaged after it was written: {mend}.")
+    del body["kind"]
+    return body
+
+
+def _check_seal(path: Path, kind: str, body: Any, mend: str) -> None:
+    if not isinstance(body, dict) or not isinstance(body.get("checksum"), str):
+        raise DataError(
+            f"{path} has no checksum, so this version of graphdiffusion did not write it: {mend}."
+        )
+    if body.get("kind") != kind:
+        raise DataError(f"{path} must hold a {kind}, and holds something else: {mend}.")
+
+
+def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:
+    """Tensors as safetensors, with a JSON note and a checksum. The same input gives the same bytes."""
     ready = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
-    write_bytes(path, save(ready, {"note": json.dumps(note, sort_keys=True)}))
+    head = json.loads(dumps({"kind": kind, "note": note}))
+    head["checksum"] = tensor_digest(ready, digest(head))
+    # one entry: safetensors writes several in any order
+    write_bytes(path, save(ready, {"graphdiffusion": dumps(head, sort_keys=True)}))
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
+def read_tensors(path: Path, kind: str, mend: str = MEND) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and note; nothing is unpickled."""
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, json.loads((file.metadata() or {}).get("note", "null"))
+            head = json.loads((file.metadata() or {}).get("graphdiffusion", "null"))
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist.") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as safetensors: {error}.") from None
+        raise DataError(f"{path} is missing: {mend}.") from None
+    except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError) as error:
+        raise DataError(f"{path} cannot be read as safetensors ({error}): {mend}.") from None
+    _check_seal(path, kind, head, mend)
+    found = head.pop("checksum")
+    if found != tensor_digest(tensors, digest(head)) or not isinstance(head.get("note"), dict):
+        raise DataError(f"{path} was changed or damaged after it was written: {mend}.")
+    return tensors, head["note"]
 
 
-def append_line(path: Path, content: dict[str, Any]) -> None:
-    """One JSON line at the end of a file."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(content) + "\n")
+def tensor_digest(tensors: Mapping[str, Tensor], head: str = "") -> str:
+    """SHA-256 of names, dtypes, shapes and bytes."""
+    found = hashlib.sha256(head.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        found.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole JSON lines of a file; a last line that was cut off is left out."""
-    if not path.exists():
-        return []
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            break
-    return lines
+def check_tensors(
+    path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], mend: str = MEND
+) -> None:
+    """Refuse tensors that are missing or too many, or of another shape or dtype than ``wanted``."""
+    for name in sorted({*found, *wanted}):
+        if name not in found:
+            raise DataError(f"{path} lacks the tensor {name}: {mend}.")
+        if name not in wanted:
+            raise DataError(f"{path} holds a tensor {name}, which the model does not have: {mend}.")
+        own, like = found[name], wanted[name]
+        if (own.shape, own.dtype) != (like.shape, like.dtype):
+            raise DataError(
+                f"the tensor {name} in {path} is {_form(own)}, where the model has {_form(like)}: {mend}."
+            )
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor], mend: str = MEND) -> None:
+    for name, value in tensors.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise DataError(f"the tensor {name} in {path} holds NaN or infinity: {mend}.")
+
+
+def _form(value: Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"

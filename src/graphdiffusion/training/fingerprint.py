@@ -1,0 +1,141 @@
+"""What a run began with: its options and a digest of each part of its data, to notice any change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..data import MASKS
+from ..errors import ConfigError, DataError
+from .config import Config
+from .storage import digest, read_json, tensor_digest, write_json
+
+FORMAT = 2  # of run folders; raise it when older ones can no longer be read
+
+# parts of the data, as messages name them, and the attributes that hold them
+_PARTS = {
+    "edges": ("edge_index",),
+    "edge weights": ("edge_weight",),
+    "features": ("x",),
+    "feature names": ("feature_names",),
+    "labels": ("y",),
+    "class names": ("class_names",),
+    "split masks": MASKS,
+    "node ids": ("node_ids",),
+}
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Options and data of a run, written when it begins.
+
+    Attributes:
+        options: All options of the configuration.
+        data: Size and SHA-256 of each part of the data, ``None`` for a part that it does not have.
+    """
+
+    options: dict[str, Any]
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, config: Config, data: Data) -> Fingerprint:
+        return cls(config.to_dict(), data_digests(data))
+
+    @classmethod
+    def read(cls, folder: Path) -> Fingerprint:
+        path = folder / "fingerprint.json"
+        if not path.exists():
+            raise DataError(
+                f"{folder} has no fingerprint.json, so it cannot be told whether its data has changed "
+                "(runs of version 0.1 have none): train again in another folder."
+            )
+        found = read_json(path, "fingerprint")
+        if found.get("format") != FORMAT:
+            raise DataError(f"{folder} was written by another version: train again in another folder.")
+        return cls(found["options"], found["data"])
+
+    def write(self, folder: Path) -> None:
+        content = {"format": FORMAT, "options": self.options, "data": self.data}
+        write_json(folder / "fingerprint.json", "fingerprint", content)
+
+    @property
+    def run(self) -> str:
+        """Identifies the run in its other files."""
+        return digest([self.options, self.data])
+
+    def check_options(self, config: Config, folder: Path) -> None:
+        """Refuse a configuration that has been edited since the run began."""
+        for name, value in config.to_dict().items():
+            before = self.options.get(name)
+            if value != before:
+                raise ConfigError(
+                    f"{folder}/config.toml says {name} = {value}, but the run began with {before}: "
+                    "put the old value back, or start another run."
+                )
+
+    def matches(self, data: Data) -> bool:
+        """Whether this is the data that the run began with."""
+        return data_digests(data) == self.data
+
+    def has_feature_names(self, data: Data) -> bool:
+        """Whether the features of a graph have the names of the training's, where both have names."""
+        before, now = self.data["feature names"], _digest(data, _PARTS["feature names"])
+        return before is None or now is None or before == now
+
+    def check_data(self, data: Data, name: str) -> None:
+        """Refuse data that has changed since the run began."""
+        if parts := changed_parts(self.data, data):
+            raise DataError(
+                f"the {parts} of {name} have changed since the run began: put the old data back, or train "
+                "again in another folder (grand predict takes the new data with --data)."
+            )
+
+
+def changed_parts(before: Mapping[str, Any], data: Data) -> str:
+    """The parts in which data differs from earlier :func:`data_digests`; empty if it does not."""
+    now = data_digests(data)
+    changed = [_change(part, before.get(part), now[part]) for part in now if now[part] != before.get(part)]
+    return " and ".join(changed)
+
+
+def data_digests(data: Data) -> dict[str, Any]:
+    """Size and SHA-256 of each part of the data."""
+    return {part: _digest(data, keys) for part, keys in _PARTS.items()}
+
+
+def _change(part: str, before: Any, now: Any) -> str:
+    """A part that has changed, with its sizes where they tell something."""
+    sizes = [found["size"] if found else "none" for found in (before, now)]
+    return part if sizes[0] == sizes[1] else f"{part} ({sizes[0]} then, {sizes[1]} now)"
+
+
+def _digest(data: Data, keys: tuple[str, ...]) -> dict[str, str] | None:
+    values = {key: data[key] for key in keys if data.get(key) is not None}
+    if not values:
+        return None
+    first = next(iter(values.values()))
+    if not isinstance(first, Tensor):
+        return {"size": str(len(first)), "sha256": digest([str(entry) for entry in first])}
+    shape = first.shape[1:] if keys == ("edge_index",) else first.shape
+    parts = {f"{key}/{name}": t for key, value in values.items() for name, t in _plain(value).items()}
+    return {"size": " × ".join(map(str, shape)), "sha256": tensor_digest(parts)}
+
+
+def _plain(value: Tensor) -> dict[str, Tensor]:
+    """A dense or sparse tensor by tensors that have bytes."""
+    if value.layout == torch.strided:
+        return {"": value}
+    rows = value if value.layout == torch.sparse_csr else value.coalesce().to_sparse_csr()
+    shape = torch.tensor(rows.shape)
+    return {
+        "rows": rows.crow_indices(),
+        "columns": rows.col_indices(),
+        "values": rows.values(),
+        "shape": shape,
+    }
