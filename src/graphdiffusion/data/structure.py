@@ -66,9 +66,10 @@ def csr_tensor(matrix: sp.csr_matrix) -> Tensor:
         # torch tells every process once that CSR is in beta; a user can do nothing about it.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int64)),
-            torch.from_numpy(matrix.indices.astype(np.int64)),
-            torch.from_numpy(matrix.data),
+            # copies: `from_numpy` gives an empty array the stride 0, which torch refuses as indices
+            torch.tensor(matrix.indptr, dtype=torch.int64),
+            torch.tensor(matrix.indices, dtype=torch.int64),
+            torch.tensor(matrix.data),
             size=matrix.shape,
             check_invariants=True,
         )
