@@ -71,7 +71,7 @@ if not INTERPRETED:
             found.setdefault(name, []).extend(f"{case.get('name')}: {b.text}" for b in broken)
         return found
 
-    @pytest.mark.skipif(torch.cuda.is_available(), reason="tests/gpu tests the kernels on the device itself")
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="tests/gpu runs the kernels on the device")
     @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
     @pytest.mark.parametrize("name", _interpreted_tests())
     def test_interpreted(verdicts: dict[str, list[str]], name: str) -> None:
