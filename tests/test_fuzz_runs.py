@@ -422,7 +422,7 @@ def test_locks_and_foreign_files(bench):
         for kind, spoil in {
             "lock is a folder": lambda run, _: (run / "lock").mkdir(),
             "lock is a link to nothing": lambda run, _: (run / "lock").symlink_to("nowhere"),
-            "a part left by a kill": lambda run, _: (run / "summary.json.part").write_bytes(b"{"),
+            "a part left by a kill": lambda run, _: (run / ".grand-0123.part").write_bytes(b"{"),
             "a foreign file": lambda run, _: (run / "mine.txt").write_bytes(b"mine"),
             "a foreign chunk": lambda run, _: _put(run / "chunks" / "x.safetensors"),
             "a chunk behind a gap": lambda run, _: _put(run / "chunks" / "00009.safetensors"),

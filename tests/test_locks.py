@@ -63,8 +63,7 @@ def test_pairs_of_processes(tmp_path):
         assert both[refused].exitcode == 2
         message = says[refused].read_text()
         assert message.count("\n") == 1
-        if begun:
-            assert message.startswith(f"grand: process {winner.pid} on {os.uname().nodename} has been ")
+        assert message.startswith(f"grand: process {winner.pid} on {os.uname().nodename} has been ")
         while winner.is_alive() and lines(folder) < reached + 5 and time.monotonic() < end:
             time.sleep(0.01)
         assert winner.is_alive() and lines(folder) >= reached + 5
@@ -92,6 +91,20 @@ def test_a_folder_is_held_by_one(tmp_path):
     with writing(folder):
         pass
     assert list(folder.iterdir()) == []
+
+
+def test_a_lock_of_another_process_stays(tmp_path):
+    """Where the folder of a process is removed, another may hold a new one of the same name."""
+    folder = tmp_path / "folder"
+    with writing(folder):
+        (folder / "lock").unlink()
+        folder.rmdir()
+        second = writing(folder)
+        second.__enter__()
+    with pytest.raises(FolderInUse), writing(folder):
+        pass
+    second.__exit__(None, None, None)
+    assert not folder.exists()
 
 
 def test_results_of_two_processes_are_merged_one_after_the_other(tmp_path):

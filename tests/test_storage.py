@@ -17,8 +17,9 @@ from test_cli_basics import SMALL, toy  # noqa: F401
 
 from graphdiffusion.cli import main
 from graphdiffusion.errors import DataError, StorageError
+from graphdiffusion.files import write_bytes
 from graphdiffusion.training.journal import Journal, read_lines
-from graphdiffusion.training.storage import read_json, read_tensors, write_bytes, write_json, write_tensors
+from graphdiffusion.training.storage import read_json, read_tensors, write_json, write_tensors
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_predictions_go_into_pipes_and_open_files(run):
         file.flush()
         assert main(["predict", "run", "--out", f"/dev/fd/{file.fileno()}"]) == 0
     assert Path("both.csv").read_bytes() == b"before\n" + expected
-    assert not list(Path().glob("*.part"))
+    assert not list(Path().glob(".*"))
 
 
 @contextmanager
@@ -94,7 +95,7 @@ def test_a_full_disk_during_a_training(toy, capsys):  # noqa: F811
         assert main(["train", "toy", *SMALL, "--hidden", "64", "--out", "run"]) == 2
     says = capsys.readouterr().err
     assert says == "grand: cannot write run/chunks/00000.safetensors: File too large.\n"
-    assert not list(Path("run").rglob("*.part"))
+    assert not list(Path("run").rglob(".*"))
     assert main(["train", "--resume", "--out", "run"]) == 0
 
 
@@ -201,3 +202,31 @@ def test_nothing_is_left_of_a_failed_write(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match=r"cannot write .*/a: No space left on device\."):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
+    path = tmp_path / "a"
+    for mode in (0o600, 0o640, 0o755, 0o444):
+        path.touch()
+        path.chmod(mode)
+        write_bytes(path, b"new")
+        assert path.stat().st_mode & 0o777 == mode
+        path.unlink()
+    (tmp_path / "plain").touch()
+    write_bytes(path, b"new")
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_files_beside_it_are_left_alone(tmp_path):
+    others = [tmp_path / f"a{ending}" for ending in (".part", ".tmp", "~")]
+    for other in others:
+        other.write_bytes(b"mine")
+    write_bytes(tmp_path / "a", b"new")
+    assert all(other.read_bytes() == b"mine" for other in others)
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "a", *others])
+
+
+def test_long_names(tmp_path):
+    for length in (251, 253, 255):
+        write_bytes(tmp_path / ("a" * length), b"new")
+        assert (tmp_path / ("a" * length)).read_bytes() == b"new"

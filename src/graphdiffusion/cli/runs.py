@@ -73,9 +73,9 @@ def predict(
     An id or class that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an
     apostrophe before it: spreadsheets would take it for a formula.
     """
+    from ..files import write_bytes
     from ..training import load_run
     from ..training.problem import read_data
-    from ..training.storage import write_bytes
 
     found = load_run(run, root or None)
     number = _member(found, member)

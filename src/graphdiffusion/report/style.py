@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import GraphDiffusionError
-from ..training.storage import write_bytes
+from ..files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +16,7 @@ from scipy import sparse
 from ..data.arrays import load_arrays
 from ..data.foreign import check_compressed, reason
 from ..errors import DataError
+from ..files import write_bytes
 
 _VERSION = 2  # raise it when the same input gives another result
 _PARTS = ("data", "indices", "indptr", "sum")
@@ -88,14 +89,7 @@ def _checked(arrays: dict[str, np.ndarray], key: str, n: int, most: int) -> spar
 
 
 def _write(path: Path, matrix: sparse.csr_array) -> None:
-    """Write beside the target and rename: a reader sees a whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            parts = {part: getattr(matrix, part) for part in _PARTS[:3]}
-            np.savez(file, sum=np.array(content_hash(matrix, {"key": path.stem})), **parts)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    content = io.BytesIO()
+    parts = {part: getattr(matrix, part) for part in _PARTS[:3]}
+    np.savez(content, sum=np.array(content_hash(matrix, {"key": path.stem})), **parts)
+    write_bytes(path, content.getvalue())

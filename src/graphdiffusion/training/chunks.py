@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, GraphDiffusionError
+from ..files import is_part
 from .config import Config
 from .journal import Journal
 from .population import Population
@@ -83,8 +84,8 @@ class RunFolder:
 
     def _drop_chunks(self, place: int) -> None:
         """Remove chunks behind a gap: their metrics do not follow on those before it."""
-        for path in sorted((self.path / CHUNKS).glob("*.safetensors")):
-            if not path.stem.isdecimal() or int(path.stem) >= place:
+        for path in _chunk_files(self.path):
+            if int(path.stem) >= place:
                 log.warning("%s is removed: the chunk before it is missing", path)
                 path.unlink()
 
@@ -219,14 +220,24 @@ def reading(path: Path, mend: str) -> Iterator[None]:
         raise DataError(f"{path} was not written by a training ({error}): {mend}.") from None
 
 
+def _chunk_files(folder: Path) -> list[Path]:
+    """Files in the folder of chunks that have the name of a chunk; a user may have put others there."""
+    found = sorted((folder / CHUNKS).glob("*.safetensors"))
+    return [p for p in found if re.fullmatch("[0-9]+", p.stem) and p.is_file() and not p.is_symlink()]
+
+
 def leftovers(folder: Path) -> list[Path]:
-    """What a finished run no longer needs."""
-    return [p for p in (folder / CHECKPOINT, folder / CHUNKS, *folder.glob("*.part")) if p.exists()]
+    """What a finished run no longer needs: files, then the folder of chunks if nothing else is in it."""
+    chunks = folder / CHUNKS
+    inside = list(chunks.iterdir()) if chunks.is_dir() else []
+    parts = [p for p in (*folder.iterdir(), *inside) if is_part(p)]
+    files = [p for p in (folder / CHECKPOINT, *_chunk_files(folder), *parts) if p.is_file()]
+    return [*files, chunks] if chunks.is_dir() and set(inside) <= set(files) else files
 
 
 def clear_leftovers(folder: Path) -> None:
     for path in leftovers(folder):
         if path.is_dir():
-            shutil.rmtree(path)
+            path.rmdir()
         else:
             path.unlink()

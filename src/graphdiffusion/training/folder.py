@@ -4,12 +4,13 @@ It holds ``config.toml`` and ``fingerprint.json`` (the options, and digests of t
 with), ``metrics.jsonl`` (a line for each epoch and for each member that has finished),
 ``model.safetensors`` (the best state of every member), ``summary.json`` and ``log.txt``. While the run is
 unfinished there are also ``checkpoint.safetensors`` and ``chunks/``, and while a process writes, ``lock``.
+The folder may be reached through a link, but holds none.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,11 +19,11 @@ from torch_geometric.data import Data
 
 from ..data import is_dataset
 from ..errors import ConfigError, DataError, GraphDiffusionError
+from ..files import is_part, naming, write_bytes
 from .chunks import CHECKPOINT, CHUNKS, RunFolder, clear_leftovers, leftovers
 from .config import Config
 from .fingerprint import Fingerprint
-from .lock import LOCK, writing
-from .storage import naming, write_bytes
+from .lock import LOCK, require_idle, writing
 
 log = logging.getLogger("graphdiffusion")
 
@@ -39,15 +40,18 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
     Raises:
         FolderInUse: another process is writing in it.
         ConfigError: it holds other files, a finished run, or a run with other options.
-        DataError: the data has changed since the run began, or a file is damaged.
+        DataError: the data has changed since the run began, a file is damaged, or there is a link.
     """
+    if path.is_symlink():
+        path = Path(os.path.realpath(path))
+    _refuse_links(path)
     if not resume:
         require_free(path)
     with writing(path):
         if resume:
             fingerprint = _check_same(path, config, data)
         else:
-            require_free(path)
+            _require_empty(path)
             fingerprint = Fingerprint.of(config, data)
             fingerprint.write(path)
             write_bytes(path / "config.toml", config.to_toml().encode())
@@ -56,7 +60,7 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
                 yield RunFolder(path, fingerprint.run)
         except GraphDiffusionError:
             if not resume and not _has_progress(path):
-                shutil.rmtree(path)  # there is nothing to go on from
+                _discard(path)
             raise
 
 
@@ -93,7 +97,12 @@ def require_place(config: Config) -> None:
 
 
 def require_free(folder: Path) -> None:
-    """Refuse a place where a new run would mix with other files."""
+    """Refuse a place where a new run would mix with other files, or where another process writes."""
+    require_idle(folder)
+    _require_empty(folder)
+
+
+def _require_empty(folder: Path) -> None:
     if holds_run(folder):
         raise ConfigError(
             f"{folder} holds a run already: add --resume to go on with it, or name another folder."
@@ -101,19 +110,32 @@ def require_free(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file: name a folder for the run.")
     # a run killed while it wrote its first files has left these
-    own = {LOCK, "fingerprint.json", "fingerprint.json.part", "config.toml.part"}
-    if folder.exists() and any(entry.name not in own for entry in folder.iterdir()):
+    own = {LOCK, "fingerprint.json"}
+    if folder.exists() and any(p.name not in own and not is_part(p) for p in folder.iterdir()):
         raise ConfigError(f"{folder} holds other files and no run: name a new folder.")
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was begun here; its beginning writes ``config.toml`` last."""
+    """Whether a run was begun here; its beginning writes ``config.toml`` last. Links are refused."""
+    _refuse_links(folder)
     return (folder / "config.toml").exists()
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run has come to its end; it writes ``summary.json`` last."""
+    """Whether a run has come to its end; it writes ``summary.json`` last. Links are refused."""
+    _refuse_links(folder)
     return (folder / "summary.json").exists()
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse links in a folder: through one, a run would read, replace or delete files elsewhere."""
+    for place, folders, files in os.walk(folder):
+        for name in sorted([*folders, *files]):
+            if (path := Path(place, name)).is_symlink():
+                raise DataError(
+                    f"{path} is a symbolic link, and the folder of a run must hold its files itself: put "
+                    "the file in its place, or name another folder."
+                )
 
 
 def tidy(folder: Path) -> None:
@@ -127,6 +149,17 @@ def _has_progress(folder: Path) -> bool:
     metrics = folder / "metrics.jsonl"
     begun = metrics.exists() and metrics.stat().st_size > 0
     return begun or any((folder / name).exists() for name in (CHECKPOINT, CHUNKS))
+
+
+def _discard(folder: Path) -> None:
+    """Remove what a run has written that stopped before there was anything to go on from.
+
+    The folder itself goes with its lock, unless there is something else in it.
+    """
+    # in this order, so that a kill leaves a run that goes on, or a place that is free
+    for name in ("log.txt", "metrics.jsonl", "config.toml", "fingerprint.json"):
+        with suppress(OSError):  # the error that stopped the run is the one to report
+            (folder / name).unlink(missing_ok=True)
 
 
 class _LogFile(logging.FileHandler):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError
-from .storage import MEND, dumps, naming, write_bytes
+from ..files import naming, write_bytes
+from .storage import MEND, dumps
 
 
 class Journal:

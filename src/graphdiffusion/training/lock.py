@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import FolderInUse
-from .storage import naming
+from ..files import naming
 
 LOCK = "lock"
 
@@ -36,36 +36,65 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # before the lock is released: it is still the file of this process
+        with contextlib.suppress(OSError):  # a file that stays does no harm
+            if _is_at(handle, path):  # otherwise the folder was removed, and the file is another process's
+                path.unlink()  # before the lock is released: no other process can hold this file
         os.close(handle)
         if made:
             with contextlib.suppress(OSError):  # there is something in it
                 folder.rmdir()
 
 
-def _acquire(path: Path, wait: bool) -> int:
-    import fcntl  # not on Windows, where runs can be read all the same
+def require_idle(folder: Path) -> None:
+    """Refuse a folder in which another process is writing; nothing is made or held."""
+    path = folder / LOCK
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # there is no lock, or what is there cannot be one
+        return
+    try:
+        _lock(handle, path, shared=True)
+    finally:
+        os.close(handle)
 
+
+def _acquire(path: Path, wait: bool) -> int:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            # a link would lead out of the folder
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # the folder was removed in between
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if os.fstat(handle).st_nlink:
+            _lock(handle, path, wait=wait)
+            if _is_at(handle, path):
                 _sign(handle)
                 return handle
-        except BlockingIOError:
-            os.close(handle)
-            raise FolderInUse(
-                f"{_holder(path)} in {path.parent}: wait until it ends, or name another folder."
-            ) from None
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)  # the process before has removed the file: take a new one
+
+
+def _lock(handle: int, path: Path, shared: bool = False, wait: bool = False) -> None:
+    import fcntl  # not on Windows, where runs can be read all the same
+
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(handle, kind | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise FolderInUse(
+            f"{_holder(path)} in {path.parent}: wait until it ends, or name another folder."
+        ) from None
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _sign(handle: int) -> None:

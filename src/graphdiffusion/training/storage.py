@@ -1,19 +1,15 @@
 """Files of runs and searches: complete and unchanged, or refused with a sentence.
 
-A file is written beside its place and moved, so that a kill at any moment leaves the old file or the new
-one. JSON documents and tensors carry what they are and a checksum; readers verify both. A checksum finds
-damage and edits by hand, not forgery.
+JSON documents and tensors carry what they are and a checksum; readers verify both. A checksum finds damage
+and edits by hand, not forgery.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,55 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from ..errors import DataError, StorageError
+from ..errors import DataError
+from ..files import write_bytes
 
 MEND = "put the original back, or start again in another folder"
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file as a whole. Symbolic links stay; pipes and devices are written to."""
-    with naming(path):
-        target = _destination(path)
-        if target is None:
-            with open(path, "ab") as file:  # without truncation: standard output may be a file with content
-                file.write(content)
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        neighbour = target.with_name(target.name + ".part")
-        try:
-            with open(neighbour, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(neighbour, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                neighbour.unlink(missing_ok=True)
-            raise
-
-
-def _destination(path: Path) -> Path | None:
-    """The regular file, present or future, that a path leads to; ``None`` if it is a pipe or a device."""
-    for _ in range(40):  # as many links as the kernel follows
-        folder = Path(os.path.realpath(path.parent))
-        path = folder / path.name
-        if folder.parts[1:2] == ("proc",):  # an open file, such as standard output
-            return None
-        if not path.is_symlink():
-            return None if path.exists() and not path.is_file() else path
-        path = folder / os.readlink(path)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name the file in an error of the operating system; most such errors of writing do not."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
 
 
 def dumps(content: Any, **how: Any) -> str:
