@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -136,11 +137,68 @@ def test_one_structure_for_all_weights() -> None:
         layer(x, edge_index, weight).sum().backward()
         seen.append(layer.graph(edge_index, NODES, weight))
     assert all(graph.derived is seen[0].derived for graph in seen)
-    _, builds = _built[edge_index]
-    assert len(builds) == 1
+    assert _built[edge_index][1].bare.derived is seen[0].derived
     seen = [weakref.ref(graph.weight) for graph in seen]
     gc.collect()
     assert sum(weight() is not None for weight in seen) == 0  # nor is any of them kept
+
+
+def test_one_build_for_an_edge_index() -> None:
+    """Whatever the settings it is asked for with: a build that is replaced is freed."""
+    edge_index = EDGES.clone()
+    seen = [weakref.ref(as_graph(edge_index, NODES + k % 7, None, 1.0 * (k % 2))) for k in range(30)]
+    gc.collect()
+    assert sum(graph() is not None for graph in seen) == 1
+
+
+def test_threads() -> None:
+    """Layers in several threads, each with weights of its own on the same edges."""
+    edge_index = EDGES.clone()
+    layer = GraphDiffusion(2, 1.0, heads=1, attention_dim=2)
+    x = normal(NODES, 2, dtype=torch.float32)
+    own = [weights(k).float() * (normal(len(weights()), seed=k) > 0) for k in range(6)]
+
+    def wrong(k: int) -> int:
+        with torch.no_grad():
+            expected = layer(x, edge_index.clone(), own[k])
+            return sum(not torch.equal(layer(x, edge_index, own[k]), expected) for _ in range(100))
+
+    with ThreadPoolExecutor(len(own)) as pool:
+        assert list(pool.map(wrong, range(len(own)))) == [0] * len(own)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("variant", ["linear", "nonlinear"])
+def test_training_after_inference_mode(variant: str, weighted: bool) -> None:
+    """What is kept from a forward pass in inference mode serves a training as well."""
+    layer = GraphDiffusion(2, 1.0, variant=variant, heads=1, attention_dim=2, self_loops=2.0).double()
+    x, edge_index = normal(3, NODES, 2), EDGES.clone()
+    weight = weights().requires_grad_() if weighted else None
+    with torch.inference_mode():
+        layer(x, edge_index, weight)
+        made = Graph.from_edge_index(EDGES, NODES, weight, 2.0)
+        layer(x, made)
+        inside = EDGES.clone()
+        found = as_graph(inside, NODES, weight, 2.0)
+    for place in (edge_index, inside):
+        layer(x, place, weight).sum().backward()
+    layer(x, made).sum().backward()
+    layer(x, found).sum().backward()
+    assert layer.equation.diffusivity.query.weight.grad is not None
+    for graph in (made, made.transposed, found):
+        kept = [v for v in (*vars(graph).values(), *graph.derived.values()) if isinstance(v, torch.Tensor)]
+        assert len(kept) >= 5 and not any(tensor.is_inference() for tensor in kept)
+
+
+def test_loops_are_as_exact_as_the_layer() -> None:
+    """Without edge weights too: a third is no number of float32."""
+    ring = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    looped = torch.cat([ring, torch.arange(NODES).expand(2, -1)], 1)
+    weight = torch.tensor([1.0] * NODES + [1 / 3] * NODES, dtype=torch.float64)
+    x, layer = normal(NODES, 2), GraphDiffusion(2, 2.0, heads=1, attention_dim=2, self_loops=1 / 3).double()
+    given = Graph.from_edge_index(looped, NODES, weight)
+    assert torch.equal(layer(x, ring), layer(x, given))
+    assert layer.float()(x.float(), ring).dtype == torch.float32
 
 
 def test_weights_of_now_and_edges_of_now() -> None:

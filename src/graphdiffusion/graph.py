@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .errors import ArgumentError, DtypeError, GraphError, ShapeError
-from .pattern import Pattern
+from .pattern import Pattern, lasting
 
 if TYPE_CHECKING:
     import networkx
@@ -58,7 +58,8 @@ class Graph(Pattern):
                 gets one self-loop of that weight, or none if the number is 0 (except where the
                 node would be left without an incoming or an outgoing edge).
         """
-        return _Build(edge_index, num_nodes, edge_weight, self_loops).graph(edge_weight)
+        with lasting():
+            return _Build(edge_index, num_nodes, edge_weight, self_loops).graph(edge_weight)
 
     @classmethod
     def from_data(cls, data: Data, self_loops: float | None = None) -> Graph:
@@ -176,6 +177,7 @@ class _Build:
     def __init__(
         self, edge_index: Tensor, num_nodes: int | None, weight: Tensor | None, self_loops: float | None
     ) -> None:
+        self.settings = (num_nodes, self_loops)
         if self_loops is not None and not 0 <= self_loops < float("inf"):
             raise GraphError(f"self_loops must be None or a weight ≥ 0, got {self_loops}.")
         edge_index, n = _checked_edges(edge_index, num_nodes)
@@ -201,7 +203,8 @@ class _Build:
         """The graph with these weights, which must be positive where those of the constructor were."""
         if weight is None and (self.loop_weight == 1 or not self.loops):
             return self.bare
-        dtype = torch.get_default_dtype() if weight is None else weight.dtype
+        # as exact as the number that was given: layers convert weights to their own dtype
+        dtype = torch.float64 if weight is None else weight.dtype
         loops = torch.full((self.loops,), self.loop_weight, dtype=dtype, device=self.place.device)
         total = torch.zeros(self.bare.num_edges, dtype=dtype, device=self.place.device)
         if weight is None:  # an edge weighs 1, however often it is given
@@ -210,8 +213,12 @@ class _Build:
             total = total.index_add(0, self.place, torch.cat([weight[self.kept], loops]))
         return replace(self.bare, weight=total)
 
-    def fits(self, weight: Tensor | None, edge_index: Tensor) -> bool:
-        """Whether the same edges are positive."""
+    def fits(
+        self, edge_index: Tensor, num_nodes: int | None, weight: Tensor | None, self_loops: float | None
+    ) -> bool:
+        """Whether the build serves these settings and weights, for edges that are the same."""
+        if self.settings != (num_nodes, self_loops):
+            return False
         if weight is None or self.positive is None:
             return weight is None and self.positive is None
         _check_weight(weight, edge_index)
@@ -224,7 +231,7 @@ def _unclosed(edge_index: Tensor, n: int) -> Tensor:
     return ((outgoing == 0) | (incoming == 0)).nonzero().flatten()
 
 
-# For each edge_index a copy of its content, and for each setting what was built from it last.
+# For each edge_index a copy of its content, and what was built from it last.
 _built: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
@@ -247,14 +254,15 @@ def as_graph(
             )
         return edge_index
     _require_tensor(edge_index)
-    content, builds = _built.get(edge_index, (None, {}))
-    if content is None or not _same(content, edge_index):
-        content, builds = edge_index.clone(), {}
-        _built[edge_index] = (content, builds)
-    key = (num_nodes, self_loops)
-    if key not in builds or not builds[key].fits(edge_weight, edge_index):
-        builds[key] = _Build(edge_index, num_nodes, edge_weight, self_loops)
-    return builds[key].graph(edge_weight)
+    given = (num_nodes, edge_weight, self_loops)
+    # what was found is held here: another thread may replace it at any moment
+    content, build = _built.get(edge_index, (None, None))
+    with lasting():
+        if build is None or not _same(content, edge_index) or not build.fits(edge_index, *given):
+            content = edge_index.clone()
+            build = _Build(content, *given)
+            _built[edge_index] = (content, build)
+        return build.graph(edge_weight)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
@@ -10,6 +11,14 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Make tensors that outlive inference mode: those made in it cannot be used in a training later."""
+    recorded = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(recorded):
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +42,8 @@ class Pattern:
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """What ``make`` gives, computed once for these places."""
         if key not in self.derived:
-            self.derived[key] = make()
+            with lasting():
+                self.derived[key] = make()
         return self.derived[key]
 
     @staticmethod
@@ -84,11 +94,12 @@ class Pattern:
         """Copy on ``device`` (itself if it is there already)."""
         if torch.device(device) == self.device:
             return self
-        moved: dict[str, Any] = {
-            f.name: value.to(device)
-            for f in fields(self)
-            if isinstance(value := getattr(self, f.name), Tensor)
-        }
+        with lasting():
+            moved: dict[str, Any] = {
+                f.name: value.to(device)
+                for f in fields(self)
+                if isinstance(value := getattr(self, f.name), Tensor)
+            }
         return replace(self, derived={}, **moved)
 
 
