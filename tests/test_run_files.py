@@ -292,26 +292,6 @@ def test_changed_data_of_an_unfinished_run(broken, capsys, says):
     refused(capsys, ["train", "--resume", "--out", "run"], says)
 
 
-def test_feature_names_of_another_graph(run, capsys):
-    """Names are compared where both graphs have them."""
-    from graphdiffusion.errors import DataError
-    from graphdiffusion.training import Trainer, open_folder, protocol
-
-    data = open_data("toy")
-    data.feature_names = list("abcde")
-    config = load_run("run").config
-    problem = load_problem(config, data)
-    with open_folder(Path("named"), config, data) as folder:
-        Trainer(problem, config, protocol(config), folder).run()
-    named, other = load_run("named"), open_data("toy")
-    assert named.predict(other).shape == (60, 3)
-    other.feature_names = list("abcde")
-    assert named.predict(other).shape == (60, 3)
-    other.feature_names = list("abced")
-    with pytest.raises(DataError, match="features of toy have other names than those of the training"):
-        named.predict(other)
-
-
 @pytest.mark.parametrize(("option", "edit"), [("hidden", "hidden = 9"), ("seed", "seed = 3"), ("relu", "")])
 def test_edited_options(run, capsys, option, edit):
     path = Path("run/config.toml")

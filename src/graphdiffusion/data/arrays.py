@@ -185,19 +185,32 @@ def _load_scipy(path: Path, arrays: dict[str, NDArray]) -> Any:
     return matrix if matrix.dtype == bool else matrix.astype(np.float64)
 
 
-def feature_array(path: Path, suffix: str) -> Any:
-    """The one matrix, dense or sparse, of an .npy or .npz file, as it is stored."""
+def feature_array(path: Path, suffix: str) -> tuple[Any, NDArray | None]:
+    """The one matrix, dense or sparse, of an .npy or .npz file, as it is stored, and its feature_names."""
     if suffix == ".npy":
-        return load_array(path)
+        return load_array(path), None
     arrays = load_arrays(path)
+    names = arrays.pop("feature_names", None)
     if "format" in arrays:
-        return _load_scipy(path, arrays)
+        return _load_scipy(path, arrays), names
     for key in ("x", "features"):
         if key in arrays:
-            return arrays[key]
+            return arrays[key], names
     if len(arrays) == 1:
-        return next(iter(arrays.values()))
+        return next(iter(arrays.values())), names
     raise DataError(
         f"{path.name} holds {', '.join(sorted(arrays)) or 'nothing'}; expected one array, "
         "or one named x or features, or a matrix saved by scipy.sparse.save_npz"
     )
+
+
+def feature_names(names: NDArray | None, count: int, file: str) -> list[str] | None:
+    """The array `feature_names` of a file with `count` features as a list."""
+    if names is None:
+        return None
+    if names.dtype.kind != "U" or names.shape != (count,):
+        raise DataError(
+            f"{file}: feature_names must be texts of shape ({count},), one for each feature, "
+            f"got {names.dtype} of shape {names.shape}"
+        )
+    return [str(name) for name in names]

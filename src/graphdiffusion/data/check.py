@@ -12,7 +12,7 @@ def check_data(data: Data) -> Data:
 
     Expected: `x` (n, F) float32, finite, dense or sparse (CSR, COO); `edge_index` (2, E) int64 with
     entries in 0..n-1; `y` (n,) int64, -1 where unlabelled; optionally `edge_weight` (E,) floating
-    point, finite and positive, and disjoint masks (n,) bool of labelled nodes.
+    point, finite and positive, `feature_names` (F), and disjoint masks (n,) bool of labelled nodes.
 
     Raises:
         DataError: with the field, what it holds and how to mend it.
@@ -47,6 +47,9 @@ def _check_features(data: Data) -> int:
     values = x if x.layout == torch.strided else (x.coalesce() if x.is_sparse else x).values()
     if not bool(torch.isfinite(values).all()):
         raise DataError("data.x holds NaN or infinity; replace them, for instance by nan_to_num")
+    names = data.get("feature_names")
+    if names is not None and len(names) != x.size(1):
+        raise DataError(f"data.feature_names has {len(names)} entries for {x.size(1)} features")
     return x.size(0)
 
 

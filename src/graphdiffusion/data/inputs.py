@@ -17,6 +17,7 @@ from graphdiffusion.data.arrays import (
     check_features,
     check_weights,
     feature_array,
+    feature_names,
     load_arrays,
     scipy_edges,
 )
@@ -54,11 +55,15 @@ class Edges:
 
 @dataclass(frozen=True)
 class Features:
-    """One row per node of `x`; `ids` is None for an array, whose nodes are its row numbers."""
+    """One row per node of `x`; `ids` is None for an array, whose nodes are its row numbers.
+
+    `names` are those of the columns of `x`, None where the file has none.
+    """
 
     ids: list[str] | None
     x: NDArray[np.float32] | sp.csr_matrix
     file: str
+    names: list[str] | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,9 @@ def read_features(path: Path) -> Features:
     """Features from a table with an id and numbers, from .npy, or from .npz (dense or scipy)."""
     suffix = require_file(path, FEATURE_FILES)
     if suffix in (".npy", ".npz"):
-        return Features(None, check_features(feature_array(path, suffix), path.name), path.name)
+        stored, names = feature_array(path, suffix)
+        x = check_features(stored, path.name)
+        return Features(None, x, path.name, feature_names(names, x.shape[1], path.name))
     table = read_table(path)
     if table.unit == "line" and _is_feature_header(table):
         table = table.without_header()
@@ -105,7 +112,20 @@ def read_features(path: Path) -> Features:
         i, k = (int(v) for v in bad[0])
         cell = table.row(i)[k + 1]
         raise DataError(f"{table.where(i)}, column {k + 2}: {cell!r} is not a finite float32 number")
-    return Features(ids, x, path.name)
+    return Features(ids, x, path.name, _column_names(table, width))
+
+
+def _column_names(table: Table, width: int) -> list[str] | None:
+    """Names of the features of a table of `width` columns; the first column holds ids."""
+    if table.header is None:
+        return None
+    if len(table.header) not in (width - 1, width):  # R writes no name for the ids
+        raise DataError(
+            f"{table.path.name}: the header has {len(table.header)} columns, but {table.unit} "
+            f"{table.places[0]} has {width}; name every column"
+        )
+    names = table.header[1 - width :]
+    return names if any(names) else None
 
 
 def read_labels(path: Path) -> Labels:

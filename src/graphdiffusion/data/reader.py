@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from graphdiffusion.data.arrays import check_edge_array, check_features, load_arrays
+from graphdiffusion.data.arrays import check_edge_array, check_features, feature_names, load_arrays
 from graphdiffusion.data.catalogue import dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
 from graphdiffusion.data.datasets import load_data
@@ -60,9 +60,9 @@ def read_graph(
     Returns:
         `x` (n, F) float32, dense or sparse CSR; `edge_index` (2, E) int64, sorted, without
         duplicates; `edge_weight` (E,) float32 if given; `y` (n,) int64 with -1 for unlabelled;
-        `train_mask`, `val_mask`, `test_mask` (n,) bool if a split is given; `node_ids` and
-        `class_names` (sorted) as lists of str; `name`. Nodes are in the order of the features,
-        else sorted by id.
+        `train_mask`, `val_mask`, `test_mask` (n,) bool if a split is given; `node_ids`,
+        `class_names` (sorted) and, if the file names them, `feature_names` as lists of str; `name`.
+        Nodes are in the order of the features, else sorted by id.
 
     Raises:
         DataError: with the file and the line that cannot be used, and why.
@@ -83,6 +83,8 @@ def read_graph(
         edge_part.where,
         directed,
     )
+    if feature_part is not None and feature_part.names is not None:
+        data.feature_names = feature_part.names
     if label_part is not None:
         rows = _positions([label_part.ids], index, label_part.where, owner)[0]
         _add_labels(data, label_part, rows)
@@ -93,9 +95,9 @@ def read_graph(
 def read_folder(path: PathLike, *, directed: bool = False) -> Data:
     """Read a folder that holds `edges.*` and optionally `features.*` and `labels.*`, or one .npz.
 
-    The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,), `x` (n, F), `y` (n,)
-    integers with -1 for unlabelled, and `train_mask`, `val_mask`, `test_mask` (n,) bool. Classes are
-    numbered without gaps; `class_names` are the numbers in the file.
+    The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,), `x` (n, F), its
+    `feature_names` (F,), `y` (n,) integers with -1 for unlabelled, and `train_mask`, `val_mask`,
+    `test_mask` (n,) bool. Classes are numbered without gaps; `class_names` are the numbers in the file.
     The result is that of `read_graph`; its name is that of the folder or file.
     """
     folder = Path(path)
@@ -276,6 +278,9 @@ def _read_npz(path: Path, directed: bool) -> Data:
         lambda i: f"{path.name}, edge {i}",
         directed,
     )
+    names = feature_names(arrays.get("feature_names"), data.x.shape[1], path.name)
+    if names is not None:
+        data.feature_names = names
     if y is not None:
         _add_classes(data, y, path.name)
     for key in MASKS:

@@ -83,6 +83,17 @@ def select_rows(x: Tensor, rows: NDArray[np.int64]) -> Tensor:
     return csr_tensor(sp.csr_matrix(parts, shape=tuple(x.shape))[rows])
 
 
+def select_columns(x: Tensor, columns: list[int]) -> Tensor:
+    """`x[:, columns]` for a dense tensor or a sparse one, which becomes CSR."""
+    if x.layout == torch.strided:
+        return x[:, columns]
+    rows = (x if x.layout == torch.sparse_csr else x.coalesce().to_sparse_csr()).cpu()
+    parts = (rows.values().numpy(), rows.col_indices().numpy(), rows.crow_indices().numpy())
+    chosen = sp.csr_matrix(parts, shape=tuple(x.shape))[:, columns]
+    chosen.sort_indices()
+    return csr_tensor(chosen)
+
+
 def largest_component(data: Data) -> Data:
     """The largest (weakly) connected component, nodes in their old order; `data` itself if connected.
 

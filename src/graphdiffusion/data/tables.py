@@ -22,7 +22,8 @@ class Table:
     collector busy for longer than the reading takes.
 
     `widths` are the numbers of cells of the rows, `places` their line numbers (text) or row
-    numbers (Parquet), from 1.
+    numbers (Parquet), from 1. `header` are the names of the columns: those of a Parquet file, or
+    the first row of a text once it has been taken off as such.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class Table:
     cells: list[str]
     widths: list[int]
     places: Sequence[int]
+    header: list[str] | None = None
 
     def where(self, i: int) -> str:
         """`"edges.csv, line 17"` for row i."""
@@ -48,7 +50,7 @@ class Table:
         if len(self.widths) == 1:
             raise DataError(f"{self.path.name} has a header but no rows")
         cells = self.cells[self.widths[0] :]
-        return Table(self.path, self.unit, cells, self.widths[1:], self.places[1:])
+        return Table(self.path, self.unit, cells, self.widths[1:], self.places[1:], self.row(0))
 
     def check_widths(self, allowed: range, expected: str) -> int:
         """The number of columns, which must be in `allowed` and the same in every row."""
@@ -152,18 +154,18 @@ def _read_parquet(path: Path) -> Table:
             "install it with: pip install 'graphdiffusion[parquet]', or save the table as .csv"
         ) from error
     try:
-        columns = _parquet_columns(pa, pq, path)
+        names, columns = _parquet_columns(pa, pq, path)
     except DataError:
         raise
     except Exception as error:  # pyarrow has exceptions of its own, and passes on many others
         raise DataError(f"{path.name} is not a readable Parquet file ({reason(error)})") from error
     rows = len(columns[0]) if columns else 0
     cells = [cell for row in zip(*columns, strict=True) for cell in row]
-    return Table(path, "row", cells, [len(columns)] * rows, range(1, rows + 1))
+    return Table(path, "row", cells, [len(columns)] * rows, range(1, rows + 1), names)
 
 
-def _parquet_columns(pa: Any, pq: Any, path: Path) -> list[list[str]]:
-    """The columns as text. Encoded and compressed, any number of rows fits into a small file."""
+def _parquet_columns(pa: Any, pq: Any, path: Path) -> tuple[list[str], list[list[str]]]:
+    """Names and columns as text. Encoded and compressed, any number of rows fits into a small file."""
     with pq.ParquetFile(path) as file:
         about, schema = file.metadata, file.schema_arrow
     # pandas stores an unnamed index as a column of this name; it is no part of the table.
@@ -184,7 +186,8 @@ def _parquet_columns(pa: Any, pq: Any, path: Path) -> list[list[str]]:
     repeated = [field.name for field in fields if _is_text(pa, field.type)]
     with pq.ParquetFile(path, read_dictionary=repeated) as file:
         content = file.read(columns=names)
-    return [[cell for chunk in content[name].chunks for cell in _texts(pa, chunk)] for name in names]
+    columns = [[cell for chunk in content[name].chunks for cell in _texts(pa, chunk)] for name in names]
+    return [name.strip() for name in names], columns
 
 
 def _is_text(pa: Any, kind: Any) -> bool:

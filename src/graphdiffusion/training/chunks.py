@@ -154,6 +154,7 @@ class RunFolder:
             "in_channels": problem.in_channels,
             "classes": problem.classes,
             "class_names": problem.data.get("class_names"),
+            "feature_names": problem.data.get("feature_names"),
             "members": [asdict(r) for r in results],
         }
         write_tensors(self.path / "model.safetensors", "model", together, note)
@@ -189,6 +190,8 @@ def _load(
     wanted: dict[str, Tensor] = {}
     for entry in note["done"]:
         result = Result.parse(entry)
+        if result.member not in members or result.number in done:
+            raise ValueError(f"a result is of member {result.number}, which is not of the chunk or has one")
         prefix = f"done/{result.number}/"
         wanted |= {prefix + name: value for name, value in own.items()}
         state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -216,7 +219,7 @@ def reading(path: Path, mend: str) -> Iterator[None]:
         yield
     except GraphDiffusionError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(f"{path} was not written by a training ({error}): {mend}.") from None
 
 

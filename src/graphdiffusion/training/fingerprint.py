@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from ..data import MASKS
 from ..errors import ConfigError, DataError
 from .config import Config
-from .storage import digest, read_json, tensor_digest, write_json
+from .storage import MEND, digest, read_json, tensor_digest, write_json
 
 FORMAT = 2  # of run folders; raise it when older ones can no longer be read
 
@@ -58,7 +58,10 @@ class Fingerprint:
         found = read_json(path, "fingerprint")
         if found.get("format") != FORMAT:
             raise DataError(f"{folder} was written by another version: train again in another folder.")
-        return cls(found["options"], found["data"])
+        options, data = found.get("options"), found.get("data")
+        if not isinstance(options, dict) or not isinstance(data, dict) or not _are_digests(data):
+            raise DataError(f"{path} was not written by a training: {MEND}.")
+        return cls(options, data)
 
     def write(self, folder: Path) -> None:
         content = {"format": FORMAT, "options": self.options, "data": self.data}
@@ -83,10 +86,9 @@ class Fingerprint:
         """Whether this is the data that the run began with."""
         return data_digests(data) == self.data
 
-    def has_feature_names(self, data: Data) -> bool:
-        """Whether the features of a graph have the names of the training's, where both have names."""
-        before, now = self.data["feature names"], _digest(data, _PARTS["feature names"])
-        return before is None or now is None or before == now
+    def has_names(self, part: str, names: Sequence[str] | None) -> bool:
+        """Whether these are the ``"class names"`` or ``"feature names"`` that the run began with."""
+        return self.data[part] == (None if names is None else _list_digest(names))
 
     def check_data(self, data: Data, name: str) -> None:
         """Refuse data that has changed since the run began."""
@@ -115,13 +117,28 @@ def _change(part: str, before: Any, now: Any) -> str:
     return part if sizes[0] == sizes[1] else f"{part} ({sizes[0]} then, {sizes[1]} now)"
 
 
+def _are_digests(data: Mapping[str, Any]) -> bool:
+    """Whether this has the form of :func:`data_digests`."""
+    kept = [found for found in data.values() if found is not None]
+    return data.keys() == _PARTS.keys() and all(
+        isinstance(found, dict)
+        and found.keys() == {"size", "sha256"}
+        and all(isinstance(text, str) for text in found.values())
+        for found in kept
+    )
+
+
+def _list_digest(entries: Sequence[Any]) -> dict[str, str]:
+    return {"size": str(len(entries)), "sha256": digest([str(entry) for entry in entries])}
+
+
 def _digest(data: Data, keys: tuple[str, ...]) -> dict[str, str] | None:
     values = {key: data[key] for key in keys if data.get(key) is not None}
     if not values:
         return None
     first = next(iter(values.values()))
     if not isinstance(first, Tensor):
-        return {"size": str(len(first)), "sha256": digest([str(entry) for entry in first])}
+        return _list_digest(first)
     shape = first.shape[1:] if keys == ("edge_index",) else first.shape
     parts = {f"{key}/{name}": t for key, value in values.items() for name, t in _plain(value).items()}
     return {"size": " × ".join(map(str, shape)), "sha256": tensor_digest(parts)}

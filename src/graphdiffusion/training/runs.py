@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import reprlib
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from ..data import check_data
+from ..data.structure import select_columns
 from ..errors import ArgumentError, DataError
 from ..nn import GRAND, as_features
 from .chunks import check_run, reading
@@ -32,7 +34,7 @@ from .problem import (
     stacked_template,
 )
 from .storage import check_finite, check_tensors, read_json, read_tensors
-from .summary import Result
+from .summary import Result, check_summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Run:
         states: Parameters and constants of all members, stacked.
         in_channels: Features a node.
         class_names: One for each class.
+        feature_names: One for each feature, where the data of the training has them.
         summary: The content of ``summary.json``.
     """
 
@@ -59,6 +62,7 @@ class Run:
     states: dict[str, Tensor]
     in_channels: int
     class_names: list[str]
+    feature_names: list[str] | None
     summary: dict[str, Any]
 
     @cached_property
@@ -100,31 +104,39 @@ class Run:
         """Probabilities ``(n, classes)`` for every node of a graph.
 
         Args:
-            data: Any graph with the features of the training; labels are not looked at. By default the
-                graph of the run, where a model that was trained with label features sees those of its
-                training nodes; elsewhere it sees none.
+            data: Any graph with the features of the training, in any order if both name them; labels are
+                not looked at. By default the graph of the run, where a model that was trained with label
+                features sees those of its training nodes; elsewhere it sees none.
             member: By default the best.
         """
         result = self._result(member)
         labels = self._labels(result) if data is None else None
         bare = unlabelled(self.data if data is None else data)
         if data is not None:
-            self._check_features(data, bare)
+            bare.x = self._features(bare)
         x, graph = as_features(bare.x).to(self._device), build_graph(self.config, bare).to(self._device)
         return self.model(result.number)(x, graph, labels=labels).softmax(-1).cpu()
 
-    def _check_features(self, data: Data, bare: Data) -> None:
+    def _features(self, data: Data) -> Tensor:
+        """The features of a graph in the order of the training, by their names where both have them."""
         name = data.get("name") or "the graph"
-        if bare.x.shape[1] != self.in_channels:
+        if data.x.shape[1] != self.in_channels:
             raise DataError(
                 f"the models of {self.folder} take {self.in_channels} features a node, but {name} has "
-                f"{bare.x.shape[1]}: predict on a graph with the features of the training."
+                f"{data.x.shape[1]}: predict on a graph with the features of the training."
             )
-        if not self.fingerprint.has_feature_names(data):
-            raise DataError(
-                f"the features of {name} have other names than those of the training, or another order: "
-                "predict on a graph with the features of the training."
-            )
+        own, found = self.feature_names, data.get("feature_names")
+        if own is None or found is None or own == list(found):
+            return data.x
+        place = {feature: k for k, feature in enumerate(found)}
+        for feature in own:
+            if feature not in place or found.count(feature) > 1:
+                times = "none" if feature not in place else "several"
+                raise DataError(
+                    f"the training has a feature {feature!r}, and {name} has {times} of that name: predict "
+                    "on a graph with the features of the training."
+                )
+        return select_columns(data.x, [place[feature] for feature in own])
 
     def _labels(self, result: Result) -> Tensor | None:
         if self.config.label_rate == 0:
@@ -172,22 +184,47 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
     check_run(path, note, fingerprint.run)
     with reading(path, _mend(folder)):
         results = [Result.parse(entry) for entry in note["members"]]
-        classes, in_channels = int(note["classes"]), int(note["in_channels"])
-        names = [str(name) for name in note["class_names"] or range(classes)][:classes]
-        if len(names) < classes:
-            raise ValueError(f"{len(names)} names for {classes} classes")
-        wanted = stacked_template(config, in_channels, classes, [r.member for r in results])
+        if [asdict(result) for result in results] != summary["results"]:
+            raise ValueError("its members are not those of summary.json")
+        if len({result.number for result in results}) < len(results):
+            raise ValueError("two of its members have the same number")
+        features, classes = (_count(note[name]) for name in ("in_channels", "classes"))
+        try:  # without memory, whatever the counts are
+            wanted = stacked_template(config, features, classes, [r.member for r in results])
+        except RuntimeError:
+            raise ValueError("its tensors would be too large") from None
     check_tensors(path, states, wanted)
     check_finite(path, states)
-    return Run(folder, root, config, fingerprint, results, states, in_channels, names, summary)
+    with reading(path, _mend(folder)):
+        class_names, feature_names = (_names(note, fingerprint, part) for part in ("class", "feature"))
+        named = [str(k) for k in range(classes)] if not class_names else class_names[:classes]
+        if len(named) < classes:
+            raise ValueError(f"{len(named)} names for {classes} classes")
+    return Run(folder, root, config, fingerprint, results, states, features, named, feature_names, summary)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """The content of ``summary.json``, of this run and no other."""
     path = folder / "summary.json"
-    summary = read_json(path, "summary", _mend(folder))
-    check_run(path, summary, Fingerprint.read(folder).run)
+    summary, fingerprint = read_json(path, "summary", _mend(folder)), Fingerprint.read(folder)
+    check_run(path, summary, fingerprint.run)
+    with reading(path, _mend(folder)):
+        check_summary(summary, fingerprint.options)
     return summary
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ValueError(f"a number of features or classes is {reprlib.repr(value)}")
+    return value
+
+
+def _names(note: dict[str, Any], fingerprint: Fingerprint, part: str) -> list[str] | None:
+    """Names of the classes or features, which must be those that the run began with."""
+    names = note.get(f"{part}_names")
+    if not fingerprint.has_names(f"{part} names", names):
+        raise ValueError(f"its {part} names are not those that the run began with")
+    return names and [str(name) for name in names]
 
 
 def _mend(folder: Path) -> str:
@@ -199,10 +236,10 @@ def _mend(folder: Path) -> str:
 
 
 def unlabelled(data: Data) -> Data:
-    """The graph alone, checked: features, edges, weights, ids and name, without labels and masks."""
+    """The graph alone, checked: features, edges, weights, ids and names, without labels and masks."""
     if not isinstance(data, Data):
         raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
-    kept = ("x", "edge_index", "edge_weight", "node_ids", "name")
+    kept = ("x", "feature_names", "edge_index", "edge_weight", "node_ids", "name")
     bare = Data(**{key: data[key] for key in kept if data.get(key) is not None})
     if isinstance(bare.get("x"), Tensor):
         bare.y = torch.full((bare.x.shape[0],), -1)

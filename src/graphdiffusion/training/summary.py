@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import platform
+import reprlib
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -35,11 +36,11 @@ class Result:
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Result:
-        """From JSON; TypeError where it is not a result."""
-        kinds = {"int": int, "float": (int, float), "dict[str, Any]": dict}
-        for f in fields(cls):
-            if not isinstance(entry.get(f.name), kinds[str(f.type)]):  # type: ignore[arg-type]
-                raise TypeError(f"{f.name} of a result is {entry.get(f.name)!r}")
+        """From JSON; TypeError or ValueError where it is not a result."""
+        _check_kinds(entry, _RESULT, "a result")
+        for name in ("val", "test"):
+            if not 0 <= entry[name] <= 1:
+                raise ValueError(f"{name} of a result is {entry[name]}")
         return cls(**entry)
 
     @property
@@ -145,6 +146,52 @@ def summarise(
         },
         "results": [asdict(r) for r in results],
     }
+
+
+# what readers of a summary rely on, and the kind of each entry
+_SUMMARY: dict[Any, type] = {
+    "data": str, "variant": str, "members": int, "test": dict, "val": dict, "nodes": int,
+    "edges_given": int, "edges_used": int, "self_loops": int, "features": int, "classes": int,
+    "parameters": int, "seconds": float, "device": str, "versions": dict, "results": list, "metrics": str,
+}  # fmt: skip
+_SCORE: dict[Any, type] = {
+    "mean": float, "std": float, "ci95": list, "interval": str, "trainings": int, "splits": int,
+    "nodes": int,
+}  # fmt: skip
+_RESULT: dict[Any, type] = {
+    "number": int, "split": int, "init": int, "val": float, "test": float, "best_epoch": int,
+    "epochs": int, "time": float, "options": dict,
+}  # fmt: skip
+
+
+def check_summary(found: Mapping[str, Any], options: Mapping[str, Any]) -> list[Result]:
+    """The results in a summary; TypeError or ValueError where it is not one of a run with these options."""
+    _check_kinds(found, _SUMMARY, "a summary")
+    results = [Result.parse(entry) for entry in found["results"]]
+    if not results or found["members"] != len(results):
+        raise ValueError(f"it has {len(results)} results for {found['members']} members")
+    for name in ("data", "variant"):
+        if found[name] != options.get(name):
+            raise ValueError(f"its {name} is {found[name]!r}, where the run has {options.get(name)!r}")
+    for name in ("test", "val"):
+        _check_kinds(found[name], _SCORE, f"the {name} accuracy")
+        ends = dict(enumerate(found[name]["ci95"]))
+        _check_kinds(ends, {0: float, 1: float}, f"the interval of the {name} accuracy")
+    return results
+
+
+def _check_kinds(found: Any, kinds: Mapping[Any, type], what: str) -> None:
+    """Refuse entries of another kind than a training writes; numbers are finite and fit in 64 bits."""
+    for name, kind in kinds.items():
+        value = found.get(name) if isinstance(found, Mapping) else None
+        if kind is float and isinstance(value, float):
+            good = math.isfinite(value)
+        elif kind in (int, float):
+            good = type(value) is int and -(2**63) <= value < 2**63
+        else:
+            good = isinstance(value, kind)
+        if not good:
+            raise TypeError(f"{name} of {what} is {reprlib.repr(value)}")
 
 
 def device_name(device: torch.device) -> str:
