@@ -259,6 +259,39 @@ def test_parquet(tmp_path, refused, monkeypatch):
     refused(["the column 's' holds binary"], "edges.parquet")
 
 
+PEAK = """
+import sys
+from pathlib import Path
+from graphdiffusion.data import tables
+
+def kilobytes(key):
+    (line,) = [line for line in open("/proc/self/status") if line.startswith(key)]
+    return int(line.split()[1])
+
+claimed = []
+tables.check_memory = lambda size, what: claimed.append(size)
+tables.read_table(Path(sys.argv[1]))  # a small one: pyarrow itself takes memory too
+before = kilobytes("VmRSS")
+tables.read_table(Path(sys.argv[2]))
+print(max(claimed), 1024 * (kilobytes("VmHWM") - before))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+@pytest.mark.parametrize("end", ["y", "😀 "])
+def test_long_texts_in_parquet(tmp_path, end):
+    """The estimate before a file is read is not below the memory that reading it takes."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files = [str(tmp_path / name) for name in ("small.parquet", "large.parquet")]
+    for file, length in zip(files, (1, 1_000_000), strict=True):
+        texts = [f"{k}{'y' * length}{end}" for k in range(24)]
+        pq.write_table(pa.table({"s": texts, "t": ["b"] * len(texts)}), file)
+    command = [sys.executable, "-c", PEAK, *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    claimed, taken = map(int, done.stdout.split())
+    assert 24_000_000 < taken < claimed < 6 * taken
+
+
 def test_memory_of_a_container(tmp_path, monkeypatch):
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(limits, "_CGROUPS", (str(tmp_path / "nowhere"), str(limit)))

@@ -71,7 +71,14 @@ def test_nothing_is_run(part, protocol, tmp_path):
 
 
 ARRAY = b"cnumpy\ndtype\n"
+# tuples of pairs of the tuple before: a few bytes, and 2**20 steps to hash the last of them
+NESTED = b")q\0" + b"".join(b"h%ch%c\x86q%c" % (k, k, k + 1) for k in range(20))
 BAD_PICKLES = {
+    "a key that takes long to hash": (
+        b"\x80\x02" + NESTED + b"}(h\x14K\x01u.",
+        "a key is neither a number",
+    ),
+    "no key": (b"\x80\x02}(NK\x01u.", "a key is neither a number nor a text"),
     "a forbidden name": (b"\x80\x02cos\nsystem\n(U\x02lstR.", "ind.toy.ally names 'os.system'"),
     "a name from builtins": (b"\x80\x02c__builtin__\neval\n.", "names '__builtin__.eval'"),
     "numpy's own loader": (b"\x80\x02cnumpy\nload\n.", r"names 'numpy.load'"),

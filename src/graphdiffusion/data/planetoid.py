@@ -152,6 +152,9 @@ def _run(content: bytes, file: str) -> Any:
                 stack[-1].extend(values)
             case "SETITEMS":
                 values = top(marks.pop())
+                # the hash of a tuple of tuples can take any time
+                if not all(type(key) in (int, str) for key in values[::2]):
+                    raise DataError(f"{file} is no file of Planetoid: a key is neither a number nor a text")
                 target = stack[-1].items if isinstance(stack[-1], _Call) else stack[-1]
                 target.update(zip(values[::2], values[1::2], strict=True))
             case "GLOBAL":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdiffusion.data.foreign import reason
-from graphdiffusion.data.limits import CELL_BYTES, TEXT_BYTES, check_memory
+from graphdiffusion.data.limits import CELL_BYTES, PARQUET_BYTES, TEXT_BYTES, check_memory
 from graphdiffusion.errors import DataError
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -170,7 +170,7 @@ def _parquet_columns(pa: Any, pq: Any, path: Path) -> tuple[list[str], list[list
         about, schema = file.metadata, file.schema_arrow
     # pandas stores an unnamed index as a column of this name; it is no part of the table.
     fields = [field for field in schema if not field.name.startswith("__index_level_")]
-    size = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
+    size = PARQUET_BYTES * sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
     size += about.num_rows * max(1, len(fields)) * CELL_BYTES
     check_memory(size, f"{path.name}: a table of {about.num_rows:,} rows and {len(fields):,} columns")
     for field in fields:
@@ -198,4 +198,7 @@ def _texts(pa: Any, chunk: Any) -> list[str]:
     if pa.types.is_dictionary(chunk.type):
         values = _texts(pa, chunk.dictionary)
         return ["" if k is None else values[k] for k in chunk.indices.to_pylist()]
-    return ["" if value is None else str(value).strip() for value in chunk.to_pylist()]
+    values = chunk.to_pylist()
+    for k, value in enumerate(values):  # one by one: long texts are not held twice
+        values[k] = "" if value is None else str(value).strip()
+    return values
