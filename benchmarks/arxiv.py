@@ -86,8 +86,9 @@ def main() -> None:
     for variant in ("linear", "nonlinear"):
         linear = variant == "linear"
         model = GRAND(
-            128, HIDDEN, CLASSES, TIME, variant=variant, heads=HEADS, attention_dim=WIDTH,
-            input_dropout=0.0, dropout=0.0, solver=None if linear else RK4(STEP),
+            128, CLASSES, hidden=HIDDEN, time=TIME, variant=variant, heads=HEADS, attention_dim=WIDTH,
+            normaliser="softmax", over="rows", input_dropout=0.0, dropout=0.0,
+            solver="auto" if linear else RK4(STEP),
         ).cuda()  # fmt: skip
         usual = GatherScatter(model, graph, linear)
 

@@ -31,16 +31,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, relu
 from torchdiffeq import odeint
 
-from graphdiffusion.solvers import DormandPrince, Exponential, Solver, integrate
+from graphdiffusion.solvers import DormandPrince, Solver, integrate
 from graphdiffusion.training import Config, Population, Problem, load_problem, protocol
-from graphdiffusion.training.problem import build_solver
 
 STEPS = 11  # of RK4: about the error of dopri5 at the published tolerances
 TARGETS = {"linear": 10.0, "nonlinear": 3.0}
 CASES = (("linear", "exponential"), ("nonlinear", "dopri5"), ("nonlinear", "rk4"))
 PUBLISHED = Config(
     data="cora-embedded", time=18.295, hidden=80, heads=8, attention_dim=128, normaliser="squareplus",
-    over="columns", source=True, detach_source=True, optimiser="adamax", rate=0.0229, decay=0.00508,
+    over="columns", terms="source", detach_source=True, optimiser="adamax", rate=0.0229, decay=0.00508,
     input_dropout=0.5, dropout=0.047, rtol=822e-9, atol=822e-7,
 )  # fmt: skip
 
@@ -86,15 +85,15 @@ class Usual(nn.Module):
             return torch.sigmoid(self.alpha) * (self.product(values, x) - x) + self.beta * source
 
         times = torch.tensor([0.0, config.time])
-        end = odeint(field, start, times, rtol=config.rtol, atol=config.atol, method="dopri5")[-1]
+        end = odeint(field, start, times, rtol=PUBLISHED.rtol, atol=PUBLISHED.atol, method="dopri5")[-1]
         return self.decoder(dropout(relu(end), config.dropout, self.training))
 
     def take(self, state: dict[str, Tensor]) -> None:
         """The weights of a member of our population."""
-        attention = "model.diffusion.equation.diffusivity"
+        attention = "diffusion.equation.diffusivity"
         for name, source in (
-            ("encoder", "model.encoder"),
-            ("decoder", "model.decoder"),
+            ("encoder", "encoder"),
+            ("decoder", "decoder"),
             ("query", f"{attention}.query"),
             ("key", f"{attention}.key"),
         ):
@@ -132,11 +131,10 @@ def our_epoch(population: Population) -> Callable[[], tuple[int, float]]:
     return epoch
 
 
-def error(population: Population, solver: Solver | Exponential) -> float:
+def error(population: Population, solver: Solver) -> float:
     """Relative error of x(T) with the trained weights, in float64."""
-    model, problem = copy.deepcopy(population.face.model), population.problem
-    state = population.parameters | population.constants
-    model.load_state_dict({name.removeprefix("model."): value[0] for name, value in state.items()})
+    model, problem = copy.deepcopy(population.stack.model), population.problem
+    model.load_state_dict(population.saved(population.stack.tensors, 0))
     model = model.double().eval()
     with torch.no_grad():
         x0 = model.encoder(problem.data.x.to_dense().double())
@@ -146,14 +144,15 @@ def error(population: Population, solver: Solver | Exponential) -> float:
 
 
 def compare(variant: str, solver: str, repeats: int) -> dict[str, Any]:
-    config = PUBLISHED.but(variant=variant, solver=solver, step_size=PUBLISHED.time / STEPS)
+    below = PUBLISHED.to_dict() | {"step_size": PUBLISHED.time / STEPS}  # where the scheme has one
+    config = Config.from_dict({"variant": variant, "solver": solver}, below)
     problem = load_problem(config)
     population = Population(problem, config, protocol(config)[:1])
     dense = problem.data.x.to_dense()
     model = Usual(problem, config)
-    state = population.parameters | population.constants
+    state = population.stack.tensors
     model.take(state)
-    population.face.eval()
+    population.stack.face.eval()
     model.eval()
     with torch.no_grad():
         own, other = population.run(population.seeds, state).logits[0], model(dense)
@@ -176,7 +175,7 @@ def compare(variant: str, solver: str, repeats: int) -> dict[str, Any]:
         "solver": solver,
         "error": {
             "usual": error(population, DormandPrince(PUBLISHED.rtol, PUBLISHED.atol)),
-            "ours": error(population, build_solver(config)),
+            "ours": error(population, population.stack.model.diffusion.solver),
         },
         "threads": torch.get_num_threads(),
         "usual_seconds": middle["usual"],

@@ -27,9 +27,10 @@ from torch import Tensor
 
 from graphdiffusion import ops
 from graphdiffusion.graph import Graph
-from graphdiffusion.ops import torch_backend, triton_backend
+from graphdiffusion.ops import torch as torch_backend
+from graphdiffusion.ops import triton as triton_backend
 from graphdiffusion.ops.dense import affines
-from graphdiffusion.ops.functions import turned
+from graphdiffusion.ops.functions import transposed
 
 # Sections
 
@@ -61,7 +62,7 @@ def products(bench: Bench, work: Workload) -> None:
 
     size = {"moved": work.moved, "gathered": work.gathered}
     forward = bench.measure("spmm", name("A x"), lambda: triton_backend.spmm(g, values, x()), **size)
-    bench.measure("spmm", name("Aᵀ x"), lambda: triton_backend.spmm(*turned(g, values), x()), **size)
+    bench.measure("spmm", name("Aᵀ x"), lambda: triton_backend.spmm(*transposed(g, values), x()), **size)
     extra = {**size, "moved": work.moved + 4 * members * g.num_nodes * d}
     bench.measure("spmm", name("A x + c z"), lambda: triton_backend.spmm(g, values, x(), (c, z)), **extra)
     half = [t.bfloat16() for t in xs]

@@ -23,16 +23,17 @@ AUTHORS = {"linear": 16.0, "nonlinear": 100.0}
 
 def settings(variant: str, solver: str, step: float) -> Config:
     """The published settings for Cora: T = 18.29, hidden 80, 8 heads, attention dimension 128."""
-    return Config(
-        data="cora-embedded", variant=variant, solver=solver, step_size=step, time=18.2948, hidden=80,
-        heads=8, attention_dim=128, optimiser="adamax", rate=0.022924849, decay=0.00507685,
-        input_dropout=0.5, dropout=0.046878964, normaliser="squareplus", over="columns",
-    )  # fmt: skip
+    published = {
+        "data": "cora-embedded", "variant": variant, "solver": solver, "time": 18.2948, "hidden": 80,
+        "heads": 8, "attention_dim": 128, "optimiser": "adamax", "rate": 0.022924849, "decay": 0.00507685,
+        "input_dropout": 0.5, "dropout": 0.046878964, "normaliser": "squareplus", "over": "columns",
+    }  # fmt: skip
+    return Config.from_dict(published, {"step_size": step})  # where the scheme has one
 
 
 def measure(config: Config, members: int, epochs: int, device: torch.device) -> dict[str, float]:
     problem = load_problem(config).to(device)
-    config = config.but(splits=members)
+    config = config.replace(splits=members)
 
     def sync() -> None:
         if device.type == "cuda":
@@ -103,7 +104,7 @@ def main() -> None:
 
 
 def profile(config: Config, members: int, device: torch.device) -> None:
-    config = config.but(splits=members)
+    config = config.replace(splits=members)
     population = Population(load_problem(config).to(device), config, protocol(config))
     for _ in range(3):
         population.step()

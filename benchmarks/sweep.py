@@ -1,4 +1,4 @@
-"""Which tiling of the kernels is fastest: the constants of triton_spmm, triton_sddmm and triton_attention.
+"""Which tiling of the kernels is fastest: the constants of products, scores and attention.
 
 python benchmarks/sweep.py [--arxiv topology.npz] [--out sweep.json]
 """
@@ -11,10 +11,12 @@ from pathlib import Path
 
 from harness import DK, HEADS, Bench, Workload, workloads
 
-from graphdiffusion.ops import triton_attention as forward_pass
-from graphdiffusion.ops import triton_attention_backward as backward_pass
-from graphdiffusion.ops import triton_backend, triton_plan, triton_sddmm
-from graphdiffusion.ops.triton_spmm import SpmmTiling, spmm_tiling
+from graphdiffusion.ops import triton as triton_backend
+from graphdiffusion.ops.triton import attention as forward_pass
+from graphdiffusion.ops.triton import attention_backward as backward_pass
+from graphdiffusion.ops.triton import plan as work_plan
+from graphdiffusion.ops.triton import scores as sampled
+from graphdiffusion.ops.triton.products import SpmmTiling, spmm_tiling
 
 
 def sweep(bench: Bench, work: Workload) -> None:
@@ -53,8 +55,8 @@ def sweep(bench: Bench, work: Workload) -> None:
         )
     scores = [(32, 16, 4), (64, 16, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 64, 4), (16, 32, 1)]
     for edges, width, warps in scores[:1] if bench.smoke else scores:
-        kept = triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS
-        triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS = edges, width, warps
+        kept = sampled.EDGES, sampled.WIDTH, sampled.WARPS
+        sampled.EDGES, sampled.WIDTH, sampled.WARPS = edges, width, warps
         bench.measure(
             "sweep",
             f"{work.name}: score e{edges} w{width} {warps} warps",
@@ -62,7 +64,7 @@ def sweep(bench: Bench, work: Workload) -> None:
             gathered=work.gathered,
             **quick,
         )
-        triton_sddmm.EDGES, triton_sddmm.WIDTH, triton_sddmm.WARPS = kept
+        sampled.EDGES, sampled.WIDTH, sampled.WARPS = kept
     q, k = (
         bench.draw(members, g.num_nodes, HEADS * DK).unflatten(-1, (HEADS, DK)).transpose(1, 2)
         for _ in "qk"
@@ -84,8 +86,8 @@ def sweep(bench: Bench, work: Workload) -> None:
             bench.measure("sweep", f"{work.name}: {run.__name__} tile {tile} {warps} warps", run, **quick)
             module.TILE, module.WARPS = before
     for short, chunk in () if bench.smoke else ((16, 512), (64, 512), (32, 256), (32, 1024)):
-        usual = triton_plan.SHORT, triton_plan.CHUNK
-        triton_plan.SHORT, triton_plan.CHUNK = short, chunk
+        usual = work_plan.SHORT, work_plan.CHUNK
+        work_plan.SHORT, work_plan.CHUNK = short, chunk
         bench.measure(
             "sweep",
             f"{work.name}: A x short {short} chunk {chunk}",
@@ -93,7 +95,7 @@ def sweep(bench: Bench, work: Workload) -> None:
             moved=work.moved,
             **quick,
         )
-        triton_plan.SHORT, triton_plan.CHUNK = usual
+        work_plan.SHORT, work_plan.CHUNK = usual
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Writes the tables of README.md and docs/reproduction.md from docs/results.
+"""Writes the tables of the documents: measurements from docs/results, names from the registries.
 
     python docs/make_tables.py [--check]
 
@@ -14,6 +14,10 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from graphdiffusion.docstrings import summary_of
+from graphdiffusion.options import options_of
+from graphdiffusion.registry import registries
 
 DOCS = Path(__file__).resolve().parent
 DATA = {
@@ -31,7 +35,7 @@ Cells = dict[tuple[str, str], dict[str, Any]]
 
 def read(table: str) -> Cells:
     content = json.loads((DOCS / "results" / f"{table}.json").read_text(encoding="utf-8"))
-    return {(cell["data"], cell["variant"]): cell for cell in content["cells"]}
+    return {(cell["data"], cell["row"]): cell for cell in content["cells"]}
 
 
 def accuracies(cells: Cells) -> str:
@@ -71,14 +75,58 @@ def details(tables: dict[str, Cells]) -> str:
     return "\n".join(lines)
 
 
+def own_classes() -> dict[str, dict[str, type]]:
+    """The registered classes of the library by kind and name; those of installed packages are left out."""
+    return {
+        kind: {
+            name: cls
+            for name, cls in sorted(registry.classes().items())
+            if cls.__module__.startswith("graphdiffusion.")
+        }
+        for kind, registry in sorted(registries().items())
+    }
+
+
+def names(classes: dict[str, dict[str, type]]) -> str:
+    """A row for each registry."""
+    lines = ["| kind | names |", "|---|---|"]
+    lines += [
+        f"| {kind} | " + ", ".join(f"`{name}`" for name in own) + " |" for kind, own in classes.items()
+    ]
+    return "\n".join(lines)
+
+
+def registered(kind: str, classes: dict[str, type]) -> str:
+    """A row for each class of one registry."""
+    more = ["order", "limit of τα"] * (kind == "solver")
+    heads = ["name", "class", "what it is", *more, "options and their defaults"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for name, cls in classes.items():
+        numbers = _numbers(cls) if kind == "solver" else []
+        options = ", ".join(f"`{o.name}={json.dumps(o.default)}`" for o in options_of(cls).values())
+        row = [f"`{name}`", f"`{cls.__name__}`", summary_of(cls), *numbers, options or "none"]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(lines)
+
+
+def _numbers(cls: Any) -> list[str]:
+    """Order of a scheme, and the largest stable step of one that is explicit and has steps of one size."""
+    solver = cls()
+    limited = solver.explicit and hasattr(solver, "step_size")
+    return [str(getattr(solver, "order", "exact")), f"{solver.limit:.3g}" if limited else ""]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if one is stale")
     check = parser.parse_args().check
     tables = {name: read(name) for name in ("table1", "table2")}
     made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}
+    classes = own_classes()
+    made |= {"names": names(classes)}
+    made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
-    for path in (DOCS.parent / "README.md", DOCS / "reproduction.md"):
+    for path in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):
         before = after = path.read_text(encoding="utf-8")
         for name, table in made.items():
             pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"

@@ -21,7 +21,7 @@ from graphdiffusion.diffusivity import (
     Pearson,
     ScaledDotProduct,
 )
-from graphdiffusion.dynamics import Coefficient, Diffusion, Source
+from graphdiffusion.equation import Coefficient, Diffusion, Source
 from graphdiffusion.graph import Graph
 
 settings.register_profile("graphdiffusion", deadline=None, derandomize=True, max_examples=25)
@@ -120,6 +120,7 @@ DIFFUSIVITIES: dict[str, Any] = {
         **{name: v for name, v in k.items() if name in ("over", "reweight")}
     ),
 }
+PAPER: dict[str, Any] = {"normaliser": "softmax", "over": "rows", "reweight": False}
 LEARNT = tuple(name for name in DIFFUSIVITIES if name != "constant")
 
 
@@ -136,7 +137,7 @@ def scatter_parameters(module: nn.Module, seed: int = 0, scale: float = 0.5) -> 
 def make_diffusivity(name: str, channels: int = 3, seed: int = 0, **how: Any) -> Diffusivity:
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # biases start at random
-        built = DIFFUSIVITIES[name](channels, heads=2, attention_dim=6, **how)
+        built = DIFFUSIVITIES[name](channels, heads=2, attention_dim=6, **PAPER | how)
     return scatter_parameters(built, seed)
 
 
@@ -154,5 +155,5 @@ def make_equation(
         make_diffusivity(name, seed=seed, **how),
         linear=linear,
         alpha=Coefficient(0.7) if alpha is None else alpha,
-        terms=[Source(0.3, detach=False)] if source else [],
+        terms=[Source(0.3, detach_source=False)] if source else [],
     ).to(D)

@@ -19,7 +19,7 @@ from graphdiffusion.calculus import (
     laplacian,
 )
 from graphdiffusion.diffusivity import ConstantLaplacian
-from graphdiffusion.dynamics import Diffusion
+from graphdiffusion.equation import Diffusion
 from graphdiffusion.errors import GraphError, ShapeError
 from graphdiffusion.graph import Graph
 from graphdiffusion.solvers import Euler, integrate
@@ -73,7 +73,7 @@ def test_laplacian_descends_the_energy(graph: Graph, seed: int) -> None:
 @given(graphs(undirected=True), seeds)
 def test_energy_decreases_along_diffusion(graph: Graph, seed: int) -> None:
     x = normal(graph.num_nodes, 2, seed=seed)
-    flow = Diffusion(ConstantLaplacian(), linear=True).bind(graph, x)
+    flow = Diffusion(ConstantLaplacian(over="rows"), linear=True).bind(graph, x)
     states = integrate(flow, x, 3.0, at=[0.1, 0.5, 1.0, 2.0]).states
     assert states is not None
     energy = [float(dirichlet_energy(graph, s)) for s in (x, *states)]

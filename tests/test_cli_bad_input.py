@@ -26,7 +26,7 @@ def refused(capsys, arguments: list[str], says: str) -> None:
 
 OPTIONS = [
     (["--hiden", "8"], "no such option --hiden: did you mean --hidden?"),
-    (["--no-sorce"], "did you mean --no-source?"),
+    (["--no-rellu"], "did you mean --no-relu?"),
     (["--hidden", "many"], "--hidden must be a whole number, got 'many'"),
     (["--hidden"], "requires an argument"),
     (["--hidden", "0"], "hidden must be at least 1, got 0"),
@@ -36,9 +36,13 @@ OPTIONS = [
     (["--dropout", "1"], "dropout must be between 0 and 0.999"),
     (["--time", "0"], "time must be greater than 0"),
     (["--variant", "liner"], "Did you mean 'linear'?"),
-    (["--heads", "3"], "attention_dim must be a multiple of heads"),
-    (["--solver", "exponential", "--variant", "nonlinear"], "for the linear variant only"),
-    (["--variant", "nonlinear-rewired", "--keep", "0"], "keep must lie in (0, 1]"),
+    (["--heads", "3"], "attention_dim must be a positive multiple of heads"),
+    (["--solver", "exponential", "--variant", "nonlinear"], "needs an equation with a closed form"),
+    (["--variant", "nonlinear-rewired", "--keep", "1.5"], "keep must be between 0 and 1, got 1.5"),
+    (["--solver", "rk4", "--rtol", "0.1"], "rtol is an option of solver "),
+    (["--model", "gcm"], "model must be one of "),
+    (["--model", "gcn", "--time", "3"], "time is an option of model grand"),
+    (["--terms", "sorce"], "terms must be names out of source, got 'sorce'. Did you mean 'source'?"),
     (["--rewire", "ppr", "--rewire-alpha", "1"], "alpha must lie between 0 and 1"),
     (["--preset", "papre"], "there is no preset 'papre'"),
     (["--config", "nowhere.toml"], "cannot read the configuration nowhere.toml"),
@@ -92,7 +96,7 @@ def test_names(toy, capsys, arguments, says):  # noqa: F811
         (b"hiden = 8", "unknown option 'hiden': did you mean 'hidden'?"),
         (b'hidden = "8"', "hidden must be a whole number, got '8'"),
         (b"data = 3", "data must be a text, got 3"),
-        (b"[model]\nhidden = 8", "unknown option 'model'"),
+        (b"[modell]\nhidden = 8", "unknown option 'modell'"),
     ],
 )
 def test_configuration_files(toy, capsys, content, says):  # noqa: F811

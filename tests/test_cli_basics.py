@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,8 @@ import pytest
 import graphdiffusion
 from graphdiffusion.cli import main
 from graphdiffusion.cli.options import flag
-from graphdiffusion.training import Config
+from graphdiffusion.registry import registries
+from graphdiffusion.training.choices import all_options
 
 SMALL = [
     "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2", "--epochs", "3",
@@ -47,20 +47,20 @@ def toy(tmp_path, monkeypatch):
 
 
 def test_help_shows_every_option_with_its_default():
-    environment = {**os.environ, "TERMINAL_WIDTH": "250", "NO_COLOR": "1"}
+    environment = {**os.environ, "TERMINAL_WIDTH": "600", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "graphdiffusion.cli", "train", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     lines = [line.strip("│ ") for line in done.stdout.splitlines()]
-    for field in fields(Config):
-        if field.name == "data":
+    for option in all_options().values():
+        if option.name == "data":
             continue
-        (line,) = [line for line in lines if line.split(" ")[0] == flag(field.name)]
-        shown = field.default if field.default != "" else "(empty)"
+        (line,) = [line for line in lines if line.split(" ")[0] == flag(option.name)]
+        shown = option.default if option.default != "" else "(empty)"
         if isinstance(shown, bool):
-            assert f"--no-{flag(field.name)[2:]}" in line
-            shown = flag(field.name)[2:] if shown else f"no-{flag(field.name)[2:]}"
+            assert f"--no-{flag(option.name)[2:]}" in line
+            shown = flag(option.name)[2:] if shown else f"no-{flag(option.name)[2:]}"
         assert f"[default: {shown}]" in line
-        assert field.metadata["help"] in line
+        assert option.help in line and all(choice in line for choice in option.values())
     assert any("[default: cora-embedded]" in line for line in lines)
 
 
@@ -76,6 +76,8 @@ def test_info(capsys):
     out = capsys.readouterr().out
     for word in ("torch_geometric", "threads", "backend triton", "extra parquet"):
         assert word in out
+    for kind, registry in registries().items():
+        assert f"{kind} by name" in out and all(f" {name} " in out for name in registry.names())
 
 
 def test_data_list_and_info(capsys, toy):

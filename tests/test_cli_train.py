@@ -55,23 +55,23 @@ def test_precedence(toy, tmp_path, monkeypatch, capsys):  # noqa: F811
     )
     Path("mine.toml").write_text("hidden = 24\ndecay = 0.5\n")
 
-    assert main(["train", "--config", "mine.toml", "--decay", "0.25", "--no-source"]) == 0
+    assert main(["train", "--config", "mine.toml", "--decay", "0.25", "--terms", ""]) == 0
     assert "using the preset cora-linear" in capsys.readouterr().err
     config = seen[-1]
-    assert (config.rate, config.hidden, config.decay, config.source) == (0.1, 24, 0.25, False)
-    assert (config.epochs, config.data) == (Config.epochs, "cora-embedded")
+    assert (config.rate, config.hidden, config.decay, config.terms) == (0.1, 24, 0.25, "")
+    assert (config.epochs, config.data) == (Config().epochs, "cora-embedded")
 
     assert main(["train", "cora", "--preset", "paper"]) == 0
-    assert (seen[-1].time, seen[-1].rate) == (4.0, Config.rate)
+    assert (seen[-1].time, seen[-1].rate) == (4.0, Config().rate)
     assert main(["train", "cora", "--preset", "none"]) == 0
     assert seen[-1] == Config(data="cora")
     assert main(["train", "toy", "--preset", "cora-linear"]) == 0
     assert (seen[-1].rate, seen[-1].data) == (0.1, str(toy.resolve()))
     capsys.readouterr()
     assert main(["train", "cora", "--variant", "nonlinear"]) == 0
-    assert capsys.readouterr().err == "" and seen[-1].hidden == Config.hidden
-    assert main(["train", "cora", "--hidden", str(Config.hidden)]) == 0
-    assert seen[-1].hidden == Config.hidden  # given, though equal to the default
+    assert capsys.readouterr().err == "" and seen[-1].hidden == Config().hidden
+    assert main(["train", "cora", "--hidden", str(Config().hidden)]) == 0
+    assert seen[-1].hidden == Config().hidden  # given, though equal to the default
 
     (presets / "photo-linear.toml").write_text("seed = 1\n")
     with pytest.raises(ConfigError, match="photo-linear must not set seed"):

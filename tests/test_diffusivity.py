@@ -12,6 +12,7 @@ import torch
 from conftest import (
     DIFFUSIVITIES,
     LEARNT,
+    PAPER,
     D,
     graphs,
     make_diffusivity,
@@ -32,11 +33,11 @@ from graphdiffusion.diffusivity import (
     Diffusivity,
     Pearson,
     ScaledDotProduct,
+    TimeVarying,
 )
+from graphdiffusion.diffusivity.timebasis import legendre
 from graphdiffusion.errors import ArgumentError
 from graphdiffusion.graph import Graph
-from graphdiffusion.timebasis import legendre
-from graphdiffusion.timevarying import TimeVarying
 
 KINDS, OVER = ("softmax", "squareplus"), ("rows", "columns")
 
@@ -119,8 +120,10 @@ def test_constant_laplacian_is_the_random_walk() -> None:
     assert graph.weight is not None
     w = graph.dense(graph.weight)
     x = normal(graph.num_nodes, 1)
-    torch.testing.assert_close(graph.dense(ConstantLaplacian()(graph, x)), w / w.sum(1, keepdim=True))
-    plain = ConstantLaplacian(reweight=False)(graph, x)
+    torch.testing.assert_close(
+        graph.dense(ConstantLaplacian(over="rows")(graph, x)), w / w.sum(1, keepdim=True)
+    )
+    plain = ConstantLaplacian(over="rows", reweight=False)(graph, x)
     degree = graph.rowptr.diff()[graph.row.long()]
     torch.testing.assert_close(plain, 1 / degree.to(D))
 
@@ -129,11 +132,13 @@ def test_constant_laplacian_is_the_random_walk() -> None:
 def test_starts_uniform(name: str) -> None:
     """With the constant initialisation training starts from nearly uniform diffusion."""
     graph = make_graph("random")
-    a = DIFFUSIVITIES[name](3, heads=2, attention_dim=6)
+    a = DIFFUSIVITIES[name](3, heads=2, attention_dim=6, **PAPER)
     weights = [p for n, p in a.named_parameters() if n.endswith("weight")]
     assert weights and all(bool((w == 1e-5).all()) for w in weights)
     values = a(graph, normal(graph.num_nodes, 3, dtype=torch.float32))
-    torch.testing.assert_close(values, ConstantLaplacian()(graph, values[:, None]), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        values, ConstantLaplacian(over="rows")(graph, values[:, None]), atol=1e-3, rtol=1e-3
+    )
     with torch.no_grad():
         for p in a.parameters():
             p.add_(1.0)
@@ -219,7 +224,7 @@ def test_refusals() -> None:
 
 def test_reads_in_one_line() -> None:
     assert "heads=2, d_k=3, softmax over rows" in repr(make_diffusivity("cosine"))
-    assert "reweighted" in repr(ConstantLaplacian())
+    assert "reweighted" in repr(ConstantLaplacian(over="rows"))
 
 
 @pytest.mark.parametrize("offset", [0.0, 30.0, 3e3])

@@ -23,7 +23,7 @@ from graphdiffusion import (
     integrate,
     ops,
 )
-from graphdiffusion.dynamics import Coefficient, Source
+from graphdiffusion.equation import Coefficient, Source
 from graphdiffusion.errors import ArgumentError, GraphError
 from graphdiffusion.graph import _built, as_graph
 from graphdiffusion.solvers import RK4, SemiImplicitEuler
@@ -243,8 +243,9 @@ def test_the_pattern_of_zeros_may_change() -> None:
 def test_weights_beside_a_graph_are_refused() -> None:
     graph = Graph.from_edge_index(EDGES, NODES, self_loops=1.0)
     x = normal(NODES, 2, dtype=torch.float32)
-    for model in (GraphDiffusion(2, heads=1, attention_dim=2), GRAND(2, 2, 2, heads=1, attention_dim=2)):
-        with pytest.raises(ArgumentError, match=r"with_weight\(edge_weight\)"):
-            model(x, graph, weights().float())
+    with pytest.raises(ArgumentError, match=r"with_weight\(edge_weight\)"):
+        GraphDiffusion(2, heads=1, attention_dim=2)(x, graph, weights().float())
+    with pytest.raises(ArgumentError, match=r"with_weight\(edge_weight\)"):
+        GRAND(2, 2, hidden=2, heads=1, attention_dim=2)(x, graph, weights().float())
     with pytest.raises(GraphError, match=r"edge_weight\[0\] is 0\.0: .* positive"):
         graph.with_weight(torch.zeros(graph.num_edges))

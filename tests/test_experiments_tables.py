@@ -14,7 +14,8 @@ from graphdiffusion.configs import presets
 from graphdiffusion.data import DATASETS, load_data
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments import paper, preset_config, reproduce
-from graphdiffusion.experiments.presets import VARIANTS, preset_name
+from graphdiffusion.experiments.paper import ROWS
+from graphdiffusion.experiments.presets import preset_name
 from graphdiffusion.experiments.tables import cells
 from graphdiffusion.training import Population, Trainer, build_model
 
@@ -39,7 +40,7 @@ def small(*arguments, **options):
 
 
 @pytest.mark.parametrize("data", SETS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ROWS)
 @pytest.mark.parametrize("kind", ["auto", "paper"])
 def test_presets_load_and_build(data, variant, kind):
     config = preset_config(data, variant, kind)
@@ -53,7 +54,7 @@ def test_presets_load_and_build(data, variant, kind):
         assert config.rewire == "none"
     if kind == "paper":
         assert (config.alpha, config.normaliser, config.over, config.scale) == (1, "softmax", "rows", "dim")
-        assert not config.source and not config.relu and config.solver == "dopri5"
+        assert not config.terms and not config.relu and config.solver == "dopri5"
 
 
 def test_every_preset_says_where_it_comes_from():
@@ -76,12 +77,12 @@ def test_presets_of_planetoid_splits(monkeypatch):
 
 def test_cells():
     one, two = cells("table1"), cells("table2")
-    assert {(c.data, c.variant) for c in one} == set(paper.TABLES["table1"]) and len(one) == 9
-    assert {(c.data, c.variant) for c in two} == set(paper.TABLES["table2"]) and len(two) == 18
+    assert {(c.data, c.row) for c in one} == set(paper.TABLES["table1"]) and len(one) == 9
+    assert {(c.data, c.row) for c in two} == set(paper.TABLES["table2"]) and len(two) == 18
     assert {(c.config.split, c.config.splits, c.config.inits) for c in one} == {("planetoid", 1, 20)}
     assert {(c.config.split, c.config.splits, c.config.inits) for c in two} == {("random", 100, 20)}
     assert all(c.config.seed == 0 and c.config.lcc for c in (*one, *two))
-    assert [c.variant for c in two[:6]] == ["linear"] * 6 and two[0].data == "cora"
+    assert [c.row for c in two[:6]] == ["linear"] * 6 and two[0].data == "cora"
     names = [c.data for c in cells("table2", ["photo", "CS"], ["linear"])]
     assert names == ["photo", "coauthor-cs"]
 
@@ -96,7 +97,7 @@ def test_format_and_resuming(tmp_path, embedded, monkeypatch):
     brief = json.loads((tmp_path / "docs" / "table2.json").read_text())
     (cell,) = stored["cells"]
     assert len(cell.pop("results")) == 2 and brief["cells"] == [cell]
-    assert (cell["data"], cell["variant"], cell["members"], cell["paper"]) == ("cora", "linear", 2, 83.6)
+    assert (cell["data"], cell["row"], cell["members"], cell["paper"]) == ("cora", "linear", 2, 83.6)
     assert cell["difference"] == pytest.approx(cell["mean"] - 83.6) and 0 < cell["mean"] <= 100
     assert {"std", "paper_std", "val_mean", "parameters", "seconds", "device", "epochs", "versions"} <= set(
         cell
@@ -106,11 +107,11 @@ def test_format_and_resuming(tmp_path, embedded, monkeypatch):
     # another cell is added, and the finished one is not trained again
     run = Trainer.run
     trained: list[str] = []
-    monkeypatch.setattr(Trainer, "run", lambda self: (trained.append(self.config.variant), run(self))[1])
+    monkeypatch.setattr(Trainer, "run", lambda self: (trained.append(self.config.row), run(self))[1])
     both = small("table2", ["cora"], ["linear", "nonlinear"])
     found = reproduce(both, tmp_path / "out", summary=tmp_path / "docs")
     assert trained == ["nonlinear"] and not found["missing"]
-    assert [c["variant"] for c in found["cells"]] == ["linear", "nonlinear"]
+    assert [c["row"] for c in found["cells"]] == ["linear", "nonlinear"]
 
     other = small("table2", ["cora"], ["linear"], splits=1)
     found = reproduce(other, tmp_path / "out")
@@ -155,7 +156,7 @@ def test_too_many_members_for_the_memory(tmp_path, embedded, monkeypatch):
 def test_command(tmp_path, embedded, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     more = ["--splits", "1", "--inits", "1", "--epochs", "1", "--device", "cpu"]
-    assert main(["reproduce", "table2", "--only", "cora", "--variant", "linear", *more]) == 0
+    assert main(["reproduce", "table2", "--only", "cora", "--rows", "linear", *more]) == 0
     shown = capsys.readouterr()
     assert "fewer trainings than the paper's protocol" in shown.err
     assert re.search(r"cora-linear: .*binomial error of 985 test nodes", shown.err)
@@ -172,7 +173,7 @@ def test_command(tmp_path, embedded, monkeypatch, capsys):
         (["table3"], "table must be one of table1, table2"),
         (["table1", "--only", "photo"], "table1 has no photo"),
         (["table2", "--only", "crora"], "Did you mean 'cora'?"),
-        (["table2", "--variant", "liner"], "variant must be one of"),
+        (["table2", "--rows", "liner"], "table2 has no row 'liner'"),
         (["table2", "--preset", "papre"], "there is no preset 'papre'"),
         (["table2", "--splits", "0"], "--splits"),
         (["table2", "--budget", "0"], "--budget must be greater than 0"),

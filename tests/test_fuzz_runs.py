@@ -19,13 +19,12 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 from fuzz import BYTES, damage
 from run_templates import Templates
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from graphdiffusion.cli import app, main
+from graphdiffusion.cli import main
 from graphdiffusion.training.storage import read_tensors, write_tensors
 
 FINISHED = ("config.toml", "fingerprint.json", "metrics.jsonl", "model.safetensors", "summary.json")
@@ -99,7 +98,6 @@ def bench(tmp_path_factory) -> Iterator[Bench]:
     with pytest.MonkeyPatch.context() as patch:
         # these take longer than all the rest
         patch.setattr("graphdiffusion.cli.train._draw", lambda folder: None)
-        patch.setattr("graphdiffusion.cli.app", typer.main.get_command(app))
         templates = Templates(tmp_path_factory.mktemp("fuzz"))
         other = Templates(tmp_path_factory.mktemp("other"), "--seed", "5")
         os.chdir(templates.restore("finished"))

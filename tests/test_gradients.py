@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.func import functional_call, stack_module_state
 
-from graphdiffusion.diffusivity import ScaledDotProduct
-from graphdiffusion.dynamics import Coefficient, Diffusion, Source
+from graphdiffusion.diffusivity import ScaledDotProduct, TimeVarying
+from graphdiffusion.equation import Coefficient, Diffusion, Source
 from graphdiffusion.errors import TooManyEvaluations
 from graphdiffusion.graph import Graph
 from graphdiffusion.solvers import (
@@ -35,7 +35,6 @@ from graphdiffusion.solvers import (
 )
 from graphdiffusion.solvers.linear_solve import solve
 from graphdiffusion.solvers.solution import Stats
-from graphdiffusion.timevarying import TimeVarying
 
 SOLVERS: dict[str, Any] = {
     "euler": Euler(0.2),
@@ -89,7 +88,7 @@ def test_gradcheck(name: str) -> None:
             make_diffusivity("dot/sqrt", channels=2),
             linear=linear,
             alpha=Coefficient(0.7),
-            terms=[Source(0.3, detach=False)],
+            terms=[Source(0.3, detach_source=False)],
         ).to(D)
         model = Model(equation, TINY)
         names = [n for n, _ in model.named_parameters()]
@@ -174,7 +173,10 @@ def test_no_parameter_is_lost(name: str, linear: bool, mode: str) -> None:
     else:
         attention = make_diffusivity(name)
     equation = Diffusion(
-        attention, linear=linear, alpha=Coefficient(0.6, bounded=True), terms=[Source(0.3, detach=False)]
+        attention,
+        linear=linear,
+        alpha=Coefficient(0.6, bounded=True),
+        terms=[Source(0.3, detach_source=False)],
     ).to(D)
     # before the integral: reached through x0, attention and source; wide enough to bend LeakyReLU
     lift = nn.Linear(2, 3).to(D)
@@ -327,7 +329,7 @@ def test_adjoint_with_a_rate_for_each_member_and_for_all_times() -> None:
         coefficient.raw.copy_(torch.tensor([20.0, 10.0, -5.0], dtype=D)[:, None, None])
     equation = Diffusion(make_diffusivity("dot/sqrt"), alpha=coefficient).to(D)
     flow = equation.bind(graph, normal(9, 3))
-    at = torch.stack([flow.alpha(torch.tensor(t, dtype=D)) for t in np.linspace(0, 2, 50)])
+    at = torch.stack([equation.alpha(torch.tensor([[t]], dtype=D)) for t in np.linspace(0, 2, 50)])
     assert float(at.detach().abs().max()) <= float(flow.rate) <= 35.0
     x, time = normal(9, 3).requires_grad_(), torch.tensor(2.0, dtype=D, requires_grad=True)
     model = Model(equation, graph)

@@ -113,15 +113,15 @@ def test_results_of_two_processes_are_merged_one_after_the_other(tmp_path):
     with ThreadPoolExecutor() as pool:
         with writing(tmp_path):
             both = [
-                pool.submit(_merge, tmp_path / "table2.json", "table2", cell | {"variant": variant})
-                for variant in ("linear", "nonlinear")
+                pool.submit(_merge, tmp_path / "table2.json", "table2", cell | {"row": row})
+                for row in ("linear", "nonlinear")
             ]
             time.sleep(0.2)
             assert not any(one.done() for one in both)
         for one in both:
             one.result()
     found = read_json(tmp_path / "table2.json", "table")["cells"]
-    assert [c["variant"] for c in found] == ["linear", "nonlinear"]
+    assert [c["row"] for c in found] == ["linear", "nonlinear"]
 
 
 def test_other_commands_are_refused_too(tmp_path, monkeypatch, capsys):

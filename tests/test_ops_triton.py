@@ -16,14 +16,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from ops_table import CELLS, CHECKS, OPERATORS
 from torch import Tensor
 
 from graphdiffusion import ops
 from graphdiffusion.errors import DtypeError
 from graphdiffusion.graph import Graph
-from graphdiffusion.ops import torch_backend, triton_plan
+from graphdiffusion.ops import torch as torch_backend
 from graphdiffusion.ops.backends import backend
-from graphdiffusion.ops.functions import turned
+from graphdiffusion.ops.functions import transposed
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -78,11 +79,14 @@ if not INTERPRETED:
         assert name in verdicts, "the interpreted run did not report this test"
         assert not verdicts[name], "\n".join(verdicts[name])
 
+    @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
     @pytest.mark.parametrize("over", ["rows", "columns"])
     @pytest.mark.parametrize(("short", "chunk"), [(2, 4), (1, 1), (32, 512), (8, 3)])
     def test_plan_covers_every_edge_once(
         monkeypatch: pytest.MonkeyPatch, over: str, short: int, chunk: int
     ) -> None:
+        from graphdiffusion.ops.triton import plan as triton_plan
+
         monkeypatch.setattr(triton_plan, "SHORT", short)
         monkeypatch.setattr(triton_plan, "CHUNK", chunk)
         graph = graph_with_hubs()
@@ -115,10 +119,12 @@ if not INTERPRETED:
             ops.propagate(graph, torch.ones(graph.num_edges), x)
 
 else:
-    triton_backend = pytest.importorskip("graphdiffusion.ops.triton_backend")
-    from graphdiffusion.ops import triton_attention
-    from graphdiffusion.ops.dense import _together, affines
-    from graphdiffusion.ops.triton_spmm import SpmmTiling
+    triton_backend = pytest.importorskip("graphdiffusion.ops.triton")
+    from graphdiffusion.ops.dense import affines, together
+    from graphdiffusion.ops.triton import attention_edges
+    from graphdiffusion.ops.triton import plan as triton_plan
+    from graphdiffusion.ops.triton.products import SpmmTiling
+    from graphdiffusion.ops.verbs import _flat_heads
 
     pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of lanes masked out
 
@@ -153,7 +159,7 @@ else:
         x = draw(members, n, 2 * d, dtype=dtype, seed=2)[..., :d]  # rows with gaps between them
         term = (draw(members, dtype=edge_dtype, seed=3), draw(members, n, d, dtype=dtype, seed=4))
         tiling = SpmmTiling(width=16, rows=8, edges=2)
-        pattern, entries = turned(graph, values) if transpose else (graph, values)
+        pattern, entries = transposed(graph, values) if transpose else (graph, values)
         out = triton_backend.spmm(pattern, entries, x, term if add else None, tiling=tiling)
         exact = torch_backend.spmm(
             pattern, entries.double(), x.double(), tuple(t.double() for t in term) if add else None
@@ -316,7 +322,7 @@ else:
     def test_step(
         at_once: int, activation: str, kind: str, over: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(triton_attention, "LONG_EDGES", at_once)
+        monkeypatch.setattr(attention_edges, "LONG_EDGES", at_once)
         graph = graph_with_hubs()
         q, k = (nodes_with_heads(graph, 1, 2, 2, seed) for seed in (1, 2))
         x = draw(1, graph.num_nodes, 3, seed=3).requires_grad_()
@@ -404,13 +410,13 @@ else:
 
     def test_one_matrix_for_all_stays_one_when_it_is_transposed() -> None:
         graph = graph_with_hubs()
-        pattern, entries = turned(graph, draw(1, graph.num_edges).expand(3, -1))
+        pattern, entries = transposed(graph, draw(1, graph.num_edges).expand(3, -1))
         assert entries.stride(0) == 0
         x = draw(3, graph.num_nodes, 2)
         exact = ops.propagate(graph, draw(1, graph.num_edges), x, transpose=True)
         close(triton_backend.spmm(pattern, entries, x), exact)
 
-    def test_queries_keys_and_step_together() -> None:
+    def test_queries_keys_and_steptogether() -> None:
         """Their gradients lie side by side, and are taken by the linear map as one."""
         graph = graph_with_hubs()
         x = draw(2, graph.num_nodes, 5, seed=1)
@@ -430,18 +436,18 @@ else:
     def test_parts_side_by_side_are_not_copied() -> None:
         whole = draw(2, 3, 8)
         with torch.no_grad():
-            assert _together(whole.split([2, 6], 2), 2).data_ptr() == whole.data_ptr()
-            assert torch.equal(_together(whole.split([2, 6], 2), 2), whole)
+            assert together(whole.split([2, 6], 2), 2).data_ptr() == whole.data_ptr()
+            assert torch.equal(together(whole.split([2, 6], 2), 2), whole)
             for parts in (whole.chunk(2, 2)[::-1], [whole[..., :2], whole[..., 4:]], whole.chunk(2, 2)[:1]):
-                assert torch.equal(_together(parts, 2), torch.cat(list(parts), 2))
+                assert torch.equal(together(parts, 2), torch.cat(list(parts), 2))
         halves = [half.clone().requires_grad_() for half in whole.chunk(2, 2)]
-        slopes = torch.autograd.grad(_together(halves, 2).square().sum(), halves)
+        slopes = torch.autograd.grad(together(halves, 2).square().sum(), halves)
         assert all(torch.equal(slope, 2 * half) for slope, half in zip(slopes, halves, strict=True))
 
     def test_views_of_heads_are_not_copied() -> None:
         graph = graph_with_hubs()
         q, k = (nodes_with_heads(graph, 2, 2, 3, seed) for seed in (1, 2))
-        flat_q, flat_k, _, _ = ops._flat_heads(q, k, None, torch.Size([2]))
+        flat_q, flat_k, _, _ = _flat_heads(q, k, None)
         assert flat_q.data_ptr() == q.data_ptr() and flat_k.data_ptr() == k.data_ptr()
 
     def test_second_derivatives() -> None:
@@ -470,3 +476,12 @@ else:
                 found.append(torch.autograd.grad(y.square().sum(), (values, x)))
         for ours, theirs in zip(*found, strict=True):
             close(ours, theirs)
+
+    # The interpreter is slow, and the rules of the other operators do not depend on the kernels.
+    SLOW, OWN_RULES = ("finite differences", "hessian"), ("attention", "affine")
+    TAKEN = [(row, check) for row, check in CELLS if check not in SLOW or row in OWN_RULES]
+
+    @pytest.mark.parametrize(("operator", "check"), TAKEN)
+    def test_table(operator: str, check: str) -> None:
+        with ops.use_backend("triton"):
+            CHECKS[check](OPERATORS[operator], "triton")

@@ -1,4 +1,4 @@
-"""The README tells the truth: its code runs, its commands exist, its pictures and links are there."""
+"""README and docs: their code runs, their commands exist, their links and tables are up to date."""
 
 from __future__ import annotations
 
@@ -21,22 +21,29 @@ def blocks(language: str, page: Path = PAGES[0]) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
-def test_python_blocks_run(tmp_path):
-    """All of them in one process, with fewer epochs."""
-    code = blocks("python")
-    assert len(code) >= 6
+@pytest.mark.parametrize(
+    ("page", "least", "printed"),
+    [
+        ("README.md", 6, ["validation", "torch.Size([2, 4, 8])"]),
+        ("docs/extending.md", 3, ["source,example 0.3 term.py", "drag=0.3"]),
+    ],
+)
+def test_python_blocks_run(page, least, printed, tmp_path):
+    """All blocks of a page in one process, in the root of the project, with fewer epochs."""
+    code = blocks("python", ROOT / page)
+    assert len(code) >= least
     quick = [
         re.sub(r"epochs=\d+", "epochs=2", re.sub(r"range\(100\)", "range(2)", block)) for block in code
     ]
     script = "\n".join(
-        f"exec(compile({block!r}, 'README block {k}', 'exec'), {{}})" for k, block in enumerate(quick)
+        f"exec(compile({block!r}, '{page} block {k}', 'exec'), {{}})" for k, block in enumerate(quick)
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True,
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "GRAND_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "validation" in done.stdout and "torch.Size([2, 4, 8])" in done.stdout
+    assert all(text in done.stdout for text in printed), done.stdout
 
 
 def commands() -> list[list[str]]:
@@ -83,7 +90,7 @@ def test_links_and_pictures_are_there(page):
             assert (page.parent / target).exists(), target
 
 
-def test_tables_are_those_of_the_results():
+def test_tables_are_those_of_results_and_registries():
     done = subprocess.run(
         [sys.executable, PAGES[0].parent / "docs" / "make_tables.py", "--check"], check=False
     )

@@ -324,7 +324,7 @@ def test_a_damaged_checkpoint(broken, whole, capsys):
     save_file(load_file(path), path)  # without a note
     refused(capsys, ["train", "--resume", "--out", "run"], way_out)
     path.write_bytes(good)
-    resave(str(path), lambda t: t.update({"now/model.decoder.bias": torch.zeros(1, 9)}))
+    resave(str(path), lambda t: t.update({"now/decoder.bias": torch.zeros(1, 9)}))
     refused(capsys, ["train", "--resume", "--out", "run"], way_out)
     path.write_bytes(good[:-9])
     refused(capsys, ["train", "--resume", "--out", "run"], way_out)
@@ -341,9 +341,9 @@ def test_a_checkpoint_of_other_shapes(broken, capsys):
     path = Path("run/checkpoint.safetensors")
     tensors, note = read_tensors(path, "checkpoint")
     for name, value, says in (
-        ("now/model.decoder.bias", torch.zeros(1, 9), "is float32 of shape (1, 9), where the model has"),
+        ("now/decoder.bias", torch.zeros(1, 9), "is float32 of shape (1, 9), where the model has"),
         ("more", torch.zeros(1), "holds a tensor more"),
-        ("best/model.decoder.bias", torch.full((1, 3), torch.nan), "holds NaN or infinity"),
+        ("best/decoder.bias", torch.full((1, 3), torch.nan), "holds NaN or infinity"),
     ):
         write_tensors(path, "checkpoint", tensors | {name: value}, note)
         refused(capsys, ["train", "--resume", "--out", "run"], says)

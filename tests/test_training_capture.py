@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphdiffusion.errors import TooManyEvaluations
 from graphdiffusion.solvers.exponential import default_tolerance, number_of_terms
 from graphdiffusion.training import Config, Population, load_problem, protocol
 from graphdiffusion.training import capture as capturing
-from graphdiffusion.training.capture import CapturedStep, can_capture, has_bound, learns_room
+from graphdiffusion.training.capture import CapturedStep, can_capture, has_bound, needed_room
 from graphdiffusion.training.optimisers import REACH, Optimiser
 
-ALPHA = "model.diffusion.equation.alpha.raw"
+ALPHA = "diffusion.equation.alpha.raw"
 
 
 def population(**options) -> Population:
@@ -47,17 +48,25 @@ def test_nothing_is_captured_on_a_cpu():
 def test_the_first_step_of_a_shape_is_taken_plainly():
     members = population()
     step = Recorded(members)
-    step.replay()
-    assert int(members.epoch) == 1 and step.rooms == []
-    step.replay()
-    assert int(members.epoch) == 1 and len(step.rooms) == 1
+    assert not step.replay() and step.rooms == []
+    assert step.replay() and len(step.rooms) == 1
     again = Recorded(population())  # another graph object: its work lists are still to be made
-    again.replay()
-    assert again.rooms == []
+    assert not again.replay() and again.rooms == []
     known = Population(members.problem, members.config, members.members)
     same = Recorded(known)
-    same.replay()
-    assert len(same.rooms) == 1
+    assert same.replay() and len(same.rooms) == 1
+
+
+def test_a_member_beyond_its_limit_is_found_by_a_plain_step():
+    members = population(time=10.0, max_evaluations=40)
+    members.captured = step = Recorded(members)
+    assert members.step() is None and members.step() is None and len(step.rooms) == 1
+    with torch.no_grad():
+        members.parameters[ALPHA][1] += 20.0  # α = 1: ten products become thirty
+        members.stack.constants["diffusion.time"][1] *= 10
+    assert not step.replay()
+    failure = members.step()
+    assert isinstance(failure, TooManyEvaluations) and failure.members.tolist() == [False, True]
 
 
 def test_captured_anew_when_more_is_needed_or_much_less():
@@ -86,7 +95,7 @@ def test_captured_anew_when_more_is_needed_or_much_less():
 @pytest.mark.parametrize("optimiser", ["adam", "adamax", "rmsprop"])
 def test_one_update_does_not_outgrow_the_room(optimiser: str):
     members = population(time=10.0, optimiser=optimiser, rate=0.04, alpha=0.2)
-    room = CapturedStep(members)._needed()
+    room = needed_room(members)
     gradients = {name: -1e6 * torch.ones_like(p) for name, p in members.parameters.items()}
     members.optimiser.update(members.parameters, gradients)
     alpha = torch.sigmoid(members.parameters[ALPHA].detach().double())
@@ -95,16 +104,16 @@ def test_one_update_does_not_outgrow_the_room(optimiser: str):
 
 def test_fixed_steps_need_as_many_as_the_longest_time():
     options = {"variant": "nonlinear", "solver": "rk4", "step_size": 0.5, "time": 3.0}
-    fixed = CapturedStep(population(**options))
-    assert fixed._needed() == 6 and not learns_room(fixed.population)
-    learnt = CapturedStep(population(**options, learn_time=True))
-    assert learnt._needed() == 7 and learns_room(learnt.population)
+    fixed = population(**options)
+    assert needed_room(fixed) == 6 and not fixed.stack.model.learns_capacity()
+    learnt = population(**options, learn_time=True)
+    assert needed_room(learnt) == 7 and learnt.stack.model.learns_capacity()
 
 
 def test_a_fixed_alpha_needs_one_look():
-    step = CapturedStep(population(time=10.0, alpha=1.0))
-    assert not learns_room(step.population)
-    assert step._needed() == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
+    members = population(time=10.0, alpha=1.0)
+    assert not members.stack.model.learns_capacity()
+    assert needed_room(members) == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
 
 
 # growing as fast as the second moment forgets; the last one is all that is remembered
@@ -149,5 +158,5 @@ def test_room_that_has_no_bound_is_not_captured() -> None:
 def test_a_learnt_time_below_the_shortest_needs_room_all_the_same() -> None:
     members = population(learn_time=True)
     with torch.no_grad():
-        members.parameters["model.diffusion.time"].fill_(-3.0)
-    assert CapturedStep(members)._needed() >= 1
+        members.parameters["diffusion.time"].fill_(-3.0)
+    assert needed_room(members) >= 1

@@ -77,7 +77,7 @@ VARIED = {
 
 @pytest.mark.parametrize("name", VARIED)
 def test_a_member_equals_the_same_member_alone(data, name):
-    config = SMALL.but(**VARIED[name])
+    config = SMALL.replace(**VARIED[name])
     group = members(3)
     together = trained(data, config, group)
     assert float(together.loss.std()) > 0  # the members do differ
@@ -88,7 +88,7 @@ def test_a_member_equals_the_same_member_alone(data, name):
 
 @pytest.mark.parametrize("variant", ["linear", "nonlinear"])
 def test_options_of_each_member(data, variant):
-    config = SMALL.but(variant=variant, label_rate=0.3)
+    config = SMALL.replace(variant=variant, label_rate=0.3)
     group = members(
         3, rate=[0.01, 0.02, 0.05], decay=[0.0, 0.01, 0.1], input_dropout=[0.0, 0.4, 0.8],
         dropout=[0.1, 0.0, 0.5], time=[1.0, 3.0, 7.0], alpha=[0.3, 0.5, 0.8], label_rate=[0.2, 0.5, 0.8],
@@ -97,7 +97,7 @@ def test_options_of_each_member(data, variant):
         for member, tolerance in zip(group, (1e-2, 1e-4, 1e-6), strict=True):
             member.options.update(rtol=tolerance, atol=tolerance)
     together = trained(data, config, group)
-    assert together.parameters["model.diffusion.equation.alpha.raw"].shape[0] == 3
+    assert together.parameters["diffusion.equation.alpha.raw"].shape[0] == 3
     for k in range(3):
         same(together, k, trained(data, config, [group[k]]))
     same(together, 2, trained(data, config, group[1:]), place=1)
@@ -110,7 +110,7 @@ def test_options_that_change_a_shape_are_refused(data):
 
 @pytest.mark.parametrize("variant", ["linear", "nonlinear"])
 def test_leaving_members_do_not_disturb_the_others(data, variant):
-    config = SMALL.but(variant=variant)
+    config = SMALL.replace(variant=variant)
     group = members(4)
     whole, cut = (Population(load_problem(config, data), config, group) for _ in range(2))
     for epoch in range(5):
@@ -126,7 +126,7 @@ def test_leaving_members_do_not_disturb_the_others(data, variant):
 
 
 def test_early_stopping_and_chunks_change_no_result(data):
-    config = SMALL.but(epochs=25, patience=3)
+    config = SMALL.replace(epochs=25, patience=3)
     problem, group = load_problem(config, data), members(5)
     results = [Trainer(problem, config, group, chunk=size).run() for size in (5, 2, 1)]
     assert results[0] == results[1] == results[2]
@@ -137,12 +137,12 @@ def test_early_stopping_and_chunks_change_no_result(data):
 
 @pytest.mark.parametrize("solver", ["auto", "rk4", "dopri5"])
 def test_a_member_that_turns_nan_hurts_nobody(data, solver):
-    config = SMALL.but(variant="linear" if solver == "auto" else "nonlinear", solver=solver)
+    config = SMALL.replace(variant="linear" if solver == "auto" else "nonlinear", solver=solver)
     group = members(3)
     problem = load_problem(config, data)
     population = Population(problem, config, group)
     with torch.no_grad():
-        population.parameters["model.encoder.weight"][1] = torch.nan
+        population.parameters["encoder.weight"][1] = torch.nan
     for _ in range(3):
         population.step()
     assert population.finished().tolist() == [False, True, False]
@@ -191,7 +191,7 @@ def test_optimiser_state_goes_round():
 
 
 def test_state_goes_round(data):
-    config, group = SMALL.but(batch_norm=True), members(2)
+    config, group = SMALL.replace(batch_norm=True), members(2)
     unbroken = trained(data, config, group, 5)
     first = trained(data, config, group, 2)
     second = Population(load_problem(config, data), config, group)
@@ -203,10 +203,11 @@ def test_state_goes_round(data):
 
 
 def test_label_rate_shows_and_hides(data):
-    config = SMALL.but(label_rate=0.5, per_class=8)
+    config = SMALL.replace(label_rate=0.5, per_class=8)
     population = Population(load_problem(config, data), config, members(200))
     key = torch.arange(200)
-    labels, weight = population._label_inputs(key)
+    chosen, weight = population._shown(key)
+    labels = population._label_inputs(chosen)["labels"]
     shown = labels.sum(-1)
     assert bool((shown.bool() <= population.train).all())  # training labels alone
     share = float(shown.sum() / population.train.sum())
@@ -218,20 +219,20 @@ def test_label_rate_shows_and_hides(data):
 
 
 def test_sweep_keeps_the_best_time(data):
-    config = SMALL.but(sweep=3.0, sweep_points=6, time=2.0)
+    config = SMALL.replace(sweep=3.0, sweep_points=6, time=2.0)
     population = Population(load_problem(config, data), config, members(3))
     assert population.fractions == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     for _ in range(4):
         population.step()
     state, val, _ = population.final()
-    time = state["model.diffusion.time"]
+    time = state["diffusion.time"]
     torch.testing.assert_close(time, 2 * population.best_fraction.float())
     assert bool(torch.isin(population.best_fraction, torch.tensor(population.fractions).double()).all())
     torch.testing.assert_close(population.accuracies(state)[0], val)  # at that time, that accuracy
 
 
 def test_the_best_epoch_is_kept(data):
-    config = SMALL.but(rate=0.3)
+    config = SMALL.replace(rate=0.3)
     population = Population(load_problem(config, data), config, members(2))
     seen = []
     for _ in range(8):
@@ -259,7 +260,7 @@ def test_splits_may_be_given_and_differ_in_size(data):
 
 
 def test_it_learns(data):
-    config = SMALL.but(epochs=30, hidden=16)
+    config = SMALL.replace(epochs=30, hidden=16)
     results = Trainer(load_problem(config, data), config, members(3)).run()
     assert sum(r.test for r in results) / 3 > 0.8
 
@@ -269,13 +270,13 @@ def test_it_learns(data):
 )
 def test_members_of_another_structure_are_refused(data, name, shared, own):
     """A fixed α has no parameter, and without labels as features there is no map of them."""
-    config = SMALL.but(**{name: shared})
+    config = SMALL.replace(**{name: shared})
     group = [Member(0, 0, 0), Member(1, 1, 1, {name: own})]
     with pytest.raises(
         ConfigError, match=rf"{name} of member 1 is {own:g}, but {shared:g}.*two populations"
     ):
         Population(load_problem(config, data), config, group)
-    alone = config.but(**{name: own})
+    alone = config.replace(**{name: own})
     Population(load_problem(alone, data), alone, [Member(1, 1, 1)])
 
 
@@ -298,7 +299,7 @@ DIVERGING = {
 @pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
 @pytest.mark.parametrize("name", DIVERGING)
 def test_a_diverging_member_ends_as_it_would_alone(data, name, rate):
-    config = SMALL.but(**DIVERGING[name], epochs=8)
+    config = SMALL.replace(**DIVERGING[name], epochs=8)
     group = members(3, rate=[0.02, rate, 0.01])
     problem = load_problem(config, data)
     together, alone = (Trainer(problem, config, group, chunk=chunk).run() for chunk in (3, 1))
@@ -332,7 +333,7 @@ def test_rounding_is_all_that_company_changes(data, path, threads):
     torch.set_num_threads(threads)
     try:
         for widths in WIDTHS:
-            config = SMALL.but(**{"heads": 1, **PATHS[path], **widths})
+            config = SMALL.replace(**{"heads": 1, **PATHS[path], **widths})
             problem = load_problem(config, data)
             problem = replace(problem, x=problem.x.double())
             group = members(4)

@@ -52,7 +52,8 @@ class SolverError(GraphDiffusionError, ArithmeticError):
     """An integration could not be carried out.
 
     Attributes:
-        members: Whose: bool, of the leading dimensions of the state; ``None`` where nobody is singled out.
+        members: Boolean mask of the failed members, of the leading dimensions of the state; ``None`` where
+            there is only one.
     """
 
     def __init__(self, message: str, members: Tensor | None = None) -> None:

@@ -16,13 +16,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from .data import Split, check_data, default_development, random_split, stack_splits
-from .errors import ConfigError, DataError, SolverError
+from .errors import ConfigError, DataError
 from .nn import as_features
+from .training.choices import default
 from .training.config import Config
 from .training.population import Population
-from .training.problem import Member, build_graph, build_model, default_per_class, load_problem, pick_device
+from .training.problem import Member, build_graph, default_per_class, load_problem, pick_device
 from .training.runs import unlabelled
-from .training.trainer import Result
+from .training.summary import Result
+from .training.template import build_model
 
 _NOT_HERE = ("data", "root", "lcc", "split", "splits", "inits", "development")
 
@@ -47,6 +49,7 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes:
         classes_: The classes, 0 to C − 1, as in ``data.y``.
+        n_features_in_: Features a node.
         model_: The trained :class:`~graphdiffusion.nn.GRAND`, at its best validation epoch.
         result_: What it reached, a :class:`~graphdiffusion.training.Result`; ``test`` is over
             ``test_mask``, else over the labelled nodes that fit has not used.
@@ -58,21 +61,21 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        variant: str = Config.variant,
-        hidden: int = Config.hidden,
-        time: float = Config.time,
-        heads: int = Config.heads,
-        attention_dim: int = Config.attention_dim,
-        input_dropout: float = Config.input_dropout,
-        dropout: float = Config.dropout,
-        solver: str = Config.solver,
-        rate: float = Config.rate,
-        decay: float = Config.decay,
-        epochs: int = Config.epochs,
-        patience: int = Config.patience,
-        per_class: int = Config.per_class,
-        seed: int = Config.seed,
-        device: str = Config.device,
+        variant: str = default("variant"),
+        hidden: int = default("hidden"),
+        time: float = default("time"),
+        heads: int = default("heads"),
+        attention_dim: int = default("attention_dim"),
+        input_dropout: float = default("input_dropout"),
+        dropout: float = default("dropout"),
+        solver: str = default("solver"),
+        rate: float = default("rate"),
+        decay: float = default("decay"),
+        epochs: int = default("epochs"),
+        patience: int = default("patience"),
+        per_class: int = default("per_class"),
+        seed: int = default("seed"),
+        device: str = default("device"),
         config: dict[str, Any] | None = None,
     ) -> None:
         self.variant = variant
@@ -109,34 +112,35 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         member = Member(0, config.seed, config.seed * 1000)
         population = Population(problem, config, [member], stack_splits([split]))
         while population.epochs_done < config.epochs and not bool(population.finished().any()):
-            try:
-                population.step()
-            except SolverError as error:
-                if population.epochs_done == 0:
-                    raise
-                text = f"the training ends after {population.epochs_done} epochs: {error}"
+            failure = population.step()
+            if failure is not None:
+                if population.epochs_done == 1:
+                    raise failure
+                text = f"the training ends after {population.epochs_done - 1} epochs: {failure}"
                 warnings.warn(text, ConvergenceWarning, stacklevel=2)
                 break
         state, val, test = population.final()
-        own = {name.removeprefix("model."): value[0].cpu() for name, value in state.items()}
+        own = population.saved(state, 0)
         self.model_ = build_model(config, problem.in_channels, problem.classes, member.init)
         self.model_.load_state_dict(own)
         self.model_.to(problem.y.device).eval()
         self.result_ = Result(
             0, member.split, member.init, val.item(), test.item() if bool(split.test.any()) else math.nan,
-            int(population.best_epoch), int(population.epoch), float(own["diffusion.time"]), {},
+            int(population.best_epoch), int(population.epoch), population.stack.model.time(own), {},
         )  # fmt: skip
         self.classes_ = np.arange(problem.classes)
+        self.n_features_in_ = problem.in_channels
         return self
 
     @torch.no_grad()
     def predict_proba(self, data: Data) -> NDArray[np.float32]:
         """Probabilities ``(n, classes)`` of every node of a graph, the one of the training or another."""
         check_is_fitted(self)
-        data, device = unlabelled(data), self.model_.encoder.weight.device
-        wanted = self.model_.encoder.weight.shape[-1]
-        if data.x.shape[1] != wanted:
-            raise DataError(f"data.x must have {wanted} features, as in fit, got {data.x.shape[1]}.")
+        data, device = unlabelled(data), next(self.model_.parameters()).device
+        if data.x.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"data.x must have {self.n_features_in_} features, as in fit, got {data.x.shape[1]}."
+            )
         graph = build_graph(self._config(), data).to(device)
         return self.model_(as_features(data.x).to(device), graph).softmax(-1).cpu().numpy()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from .edges import check_weight, checked_edges, require_tensor
 from .errors import ArgumentError, DtypeError, GraphError, ShapeError
 from .pattern import Pattern, lasting
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import networkx
     import scipy.sparse
     from torch_geometric.data import Data
+
+SELF_LOOPS = 1.0  # weight of the self-loop that layers and models give every node by default
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,6 +40,7 @@ class Graph(Pattern):
     """
 
     weight: Tensor | None = None  # (E,) positive, perhaps learnt; None where all are 1
+    edge_attr: Tensor | None = None  # (E, k) attributes, or None
 
     @classmethod
     def from_edge_index(
@@ -45,6 +49,7 @@ class Graph(Pattern):
         num_nodes: int | None = None,
         edge_weight: Tensor | None = None,
         self_loops: float | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Graph:
         """Build a graph from PyG's ``edge_index``: row 0 holds sources, row 1 targets.
 
@@ -57,17 +62,19 @@ class Graph(Pattern):
             self_loops: ``None`` keeps the self-loops as given. A number replaces them: every node
                 gets one self-loop of that weight, or none if the number is 0 (except where the
                 node would be left without an incoming or an outgoing edge).
+            edge_attr: Attributes ``(E, k)``, differentiable. Of edges that occur twice the mean is taken;
+                self-loops that are added have zeros.
         """
         with lasting():
-            return _Build(edge_index, num_nodes, edge_weight, self_loops).graph(edge_weight)
+            return _Build(edge_index, num_nodes, edge_weight, self_loops).graph(edge_weight, edge_attr)
 
     @classmethod
     def from_data(cls, data: Data, self_loops: float | None = None) -> Graph:
-        """Build a graph from a PyG ``Data`` (``edge_index``, ``num_nodes``, ``edge_weight``)."""
+        """Build a graph from the edges of a PyG ``Data``, with ``edge_weight`` and ``edge_attr``."""
         if data.edge_index is None:
             raise GraphError("data.edge_index is None: this Data holds no edges.")
-        weight = data.get("edge_weight")
-        return cls.from_edge_index(data.edge_index, data.num_nodes, weight, self_loops)
+        weight, attributes = data.get("edge_weight"), data.get("edge_attr")
+        return cls.from_edge_index(data.edge_index, data.num_nodes, weight, self_loops, attributes)
 
     @classmethod
     def from_scipy(cls, matrix: scipy.sparse.sparray, self_loops: float | None = None) -> Graph:
@@ -114,7 +121,7 @@ class Graph(Pattern):
 
     def with_weight(self, weight: Tensor | None) -> Graph:
         """Same edges, other weights: an edge field ``(E,)``, positive, whose gradient is computed."""
-        _check_weight(weight, self.edge_index, positive=True)
+        check_weight(weight, self.edge_index, positive=True)
         return replace(self, weight=weight)
 
     def dense(self, values: Tensor) -> Tensor:
@@ -128,49 +135,6 @@ class Graph(Pattern):
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges{weighted}, {self.device})"
 
 
-def _require_tensor(edge_index: object) -> None:
-    if not isinstance(edge_index, Tensor):
-        raise DtypeError(f"edge_index must be a torch.Tensor, got {type(edge_index).__name__}.")
-
-
-def _checked_edges(edge_index: Tensor, num_nodes: int | None) -> tuple[Tensor, int]:
-    _require_tensor(edge_index)
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise ShapeError(f"edge_index must have shape (2, E), got {tuple(edge_index.shape)}.")
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise DtypeError(f"edge_index must hold integers, got {edge_index.dtype}.")
-    largest = int(edge_index.max()) if edge_index.numel() else -1
-    n = largest + 1 if num_nodes is None else int(num_nodes)
-    if n <= 0:
-        raise GraphError(f"a graph needs at least one node, got num_nodes={n}.")
-    if edge_index.numel() and int(edge_index.min()) < 0:
-        raise GraphError(f"edge_index holds {int(edge_index.min())}: nodes are numbered from 0 to {n - 1}.")
-    if largest >= n:
-        raise GraphError(
-            f"edge_index holds node {largest}, but num_nodes={n}: nodes are numbered from 0 to {n - 1}."
-        )
-    return edge_index.long(), n
-
-
-def _check_weight(weight: Tensor | None, edge_index: Tensor, positive: bool = False) -> None:
-    if weight is None:
-        return
-    if weight.shape != edge_index.shape[1:]:
-        raise ShapeError(
-            f"edge_weight must have shape ({edge_index.shape[1]},), one for each edge, "
-            f"got {tuple(weight.shape)}."
-        )
-    if not weight.is_floating_point():
-        raise DtypeError(f"edge_weight must be floating point, got {weight.dtype}.")
-    bad = ~(torch.isfinite(weight) & ((weight > 0) if positive else (weight >= 0)))
-    if bool(bad.any()):
-        first = int(bad.nonzero()[0, 0])
-        demand = "positive" if positive else "not negative"
-        raise GraphError(
-            f"edge_weight[{first}] is {float(weight[first])}: weights must be finite and {demand}."
-        )
-
-
 class _Build:
     """From an ``edge_index`` to a graph: what depends on the edges alone, and where each weight goes."""
 
@@ -180,8 +144,9 @@ class _Build:
         self.settings = (num_nodes, self_loops)
         if self_loops is not None and not 0 <= self_loops < float("inf"):
             raise GraphError(f"self_loops must be None or a weight ≥ 0, got {self_loops}.")
-        edge_index, n = _checked_edges(edge_index, num_nodes)
-        _check_weight(weight, edge_index)
+        edge_index, n = checked_edges(edge_index, num_nodes)
+        check_weight(weight, edge_index)
+        self.given = edge_index.shape[1]
         self.positive = None if weight is None else weight.detach() > 0
         kept = torch.ones_like(edge_index[0], dtype=torch.bool)
         if self.positive is not None:
@@ -199,10 +164,30 @@ class _Build:
         key, self.place = torch.unique(target * n + source, return_inverse=True)
         self.bare = Graph(**Graph.indices(key // n, key % n, n, n))
 
-    def graph(self, weight: Tensor | None) -> Graph:
+    def graph(self, weight: Tensor | None, edge_attr: Tensor | None = None) -> Graph:
         """The graph with these weights, which must be positive where those of the constructor were."""
-        if weight is None and (self.loop_weight == 1 or not self.loops):
+        placed, attributes = self._weight(weight), self._attributes(edge_attr)
+        if placed is None and attributes is None:
             return self.bare
+        return replace(self.bare, weight=placed, edge_attr=attributes)
+
+    def _attributes(self, given: Tensor | None) -> Tensor | None:
+        if given is None:
+            return None
+        if given.dim() != 2 or len(given) != self.given:
+            raise ShapeError(
+                f"edge_attr must have shape ({self.given}, k), a row for each edge, "
+                f"got {tuple(given.shape)}."
+            )
+        if not given.is_floating_point():
+            raise DtypeError(f"edge_attr must be floating point, got {given.dtype}.")
+        place = self.place[: len(self.kept)]
+        total = given.new_zeros(self.bare.num_edges, given.shape[1]).index_add(0, place, given[self.kept])
+        return total / torch.bincount(place, minlength=self.bare.num_edges).clamp_min(1).unsqueeze(1)
+
+    def _weight(self, weight: Tensor | None) -> Tensor | None:
+        if weight is None and (self.loop_weight == 1 or not self.loops):
+            return None
         # as exact as the number that was given: layers convert weights to their own dtype
         dtype = torch.float64 if weight is None else weight.dtype
         loops = torch.full((self.loops,), self.loop_weight, dtype=dtype, device=self.place.device)
@@ -211,7 +196,7 @@ class _Build:
             total = (total + 1).index_copy(0, self.place[len(self.kept) :], loops)
         else:
             total = total.index_add(0, self.place, torch.cat([weight[self.kept], loops]))
-        return replace(self.bare, weight=total)
+        return total
 
     def fits(
         self, edge_index: Tensor, num_nodes: int | None, weight: Tensor | None, self_loops: float | None
@@ -221,7 +206,7 @@ class _Build:
             return False
         if weight is None or self.positive is None:
             return weight is None and self.positive is None
-        _check_weight(weight, edge_index)
+        check_weight(weight, edge_index)
         return torch.equal(weight.detach() > 0, self.positive)
 
 
@@ -240,6 +225,7 @@ def as_graph(
     num_nodes: int,
     edge_weight: Tensor | None = None,
     self_loops: float | None = None,
+    edge_attr: Tensor | None = None,
 ) -> Graph:
     """The graph of an ``edge_index``; its structure is built once, and again when the edges change.
 
@@ -247,13 +233,13 @@ def as_graph(
     in every call, with their gradient.
     """
     if isinstance(edge_index, Graph):
-        if edge_weight is not None:
+        if edge_weight is not None or edge_attr is not None:
             raise ArgumentError(
-                "edge_weight stands beside a Graph, which has weights of its own: leave it out, or pass "
-                "graph.with_weight(edge_weight)."
+                "edge_weight and edge_attr stand beside a Graph, which has its own: leave them out, or "
+                "pass graph.with_weight(edge_weight)."
             )
         return edge_index
-    _require_tensor(edge_index)
+    require_tensor(edge_index)
     given = (num_nodes, edge_weight, self_loops)
     # what was found is held here: another thread may replace it at any moment
     content, build = _built.get(edge_index, (None, None))
@@ -262,7 +248,7 @@ def as_graph(
             content = edge_index.clone()
             build = _Build(content, *given)
             _built[edge_index] = (content, build)
-        return build.graph(edge_weight)
+        return build.graph(edge_weight, edge_attr)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

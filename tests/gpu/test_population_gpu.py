@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphdiffusion import DormandPrince, GraphDiffusion
+from graphdiffusion.equation import TERMS, Context, Term
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, protocol
 
 pytestmark = [
@@ -115,9 +116,9 @@ def test_a_member_whose_time_diverges_ends_alone() -> None:
     config = Config(hidden=16, heads=2, attention_dim=8, learn_time=True, optimiser="adam", time=3.0)
     problem = load_problem(config).to("cuda")
     members = [Member(k, k, 100 + k, {"rate": rate}) for k, rate in enumerate((0.01, 1e6))]
-    first, second = Trainer(problem, config.but(epochs=20), members, chunk=2).run()
+    first, second = Trainer(problem, config.replace(epochs=20), members, chunk=2).run()
     assert first.epochs == 20 and first.val > 0.3 and second.epochs < 20
-    (alone,) = Trainer(problem, config.but(epochs=20), members[:1], chunk=1).run()
+    (alone,) = Trainer(problem, config.replace(epochs=20), members[:1], chunk=1).run()
     assert (alone.val, alone.best_epoch) == (first.val, first.best_epoch)
 
 
@@ -142,3 +143,41 @@ def test_learnt_edge_weights(kind: str, linear: bool) -> None:
         found.append(torch.autograd.grad(out.square().sum(), own)[0].double().cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(found[2], found[0], rtol=1e-2, atol=1e-3)
+
+
+class _Reading(Term):
+    """A term of somebody who reads a number from the device."""
+
+    members = True
+
+    def forward(self, context: Context) -> tuple[torch.Tensor, torch.Tensor]:
+        size = float(context.x.detach().abs().max())
+        return context.x.new_full((1, 1), 0.01 if size < 1e9 else 0.0), -context.x
+
+
+def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
+    TERMS.names()
+    TERMS.register("reading")(_Reading)
+    try:
+        config = Config(hidden=16, heads=2, attention_dim=8, splits=3, terms="reading", **RK4, time=2.0)
+        problem = load_problem(config).to("cuda")
+        population = Population(problem, config, protocol(config))
+        for _ in range(5):
+            assert population.step() is None
+        assert population.captured is None and bool(torch.isfinite(population.loss).all())
+    finally:
+        TERMS.forget(_Reading.__module__)
+
+
+def test_rivals_are_captured_and_equal_the_cpu() -> None:
+    for model in ("gcn", "mlp"):
+        config = Config(model=model, hidden=16, splits=3)
+        problem = load_problem(config)
+        losses = []
+        for device in ("cpu", "cuda"):
+            population = Population(problem.to(device), config, protocol(config))
+            for _ in range(4):
+                population.step()
+            losses.append(population.loss.cpu().clone())
+        assert population.captured is not None and population.captured.graph is not None
+        torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-3)

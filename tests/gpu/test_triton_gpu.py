@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, func
 
 from graphdiffusion import ops
 from graphdiffusion.graph import Graph
-from graphdiffusion.ops import torch_backend
+from graphdiffusion.ops import torch as torch_backend
 from graphdiffusion.ops.backends import backend
-from graphdiffusion.ops.functions import turned
+from graphdiffusion.ops.functions import transposed
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,7 +59,7 @@ def close(a: Tensor, exact: Tensor, tolerance: float = 1e-5) -> None:
 
 
 def kernels() -> object:
-    return pytest.importorskip("graphdiffusion.ops.triton_backend")
+    return pytest.importorskip("graphdiffusion.ops.triton")
 
 
 def test_cuda_tensors_get_the_triton_backend(graph: Graph) -> None:
@@ -74,7 +74,7 @@ def test_cuda_tensors_get_the_triton_backend(graph: Graph) -> None:
 def test_spmm(graph: Graph, members: int, d: int, transpose: bool) -> None:
     values, x = draw(members, graph.num_edges), draw(members, NODES, d)
     c, z = draw(members), draw(members, NODES, d)
-    pattern, entries = turned(graph, values) if transpose else (graph, values)
+    pattern, entries = transposed(graph, values) if transpose else (graph, values)
     exact = torch_backend.spmm(pattern, entries.double(), x.double())
     close(kernels().spmm(pattern, entries, x), exact)
     added = kernels().spmm(pattern, entries, x, (c, z))
@@ -203,3 +203,95 @@ def _replays(run: Callable[[], list[Tensor]], inputs: list[Tensor]) -> None:
     torch.cuda.synchronize()
     for a, b in zip(outputs, run(), strict=True):
         assert torch.equal(a, b)
+
+
+def _step(graph: Graph) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    """A function of q, k, x and edge weights, and its inputs for two members."""
+    weight = torch.rand(2, graph.num_edges, device="cuda") + 0.5
+    inputs = (heads()[:2], heads()[:2], draw(2, NODES, WIDTH), weight)
+    return lambda q, k, x, w: ops.diffuse(graph, q, k, x, w), inputs
+
+
+def _wide(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(t.double() for t in tensors)
+
+
+def test_forward_mode(graph: Graph) -> None:
+    step, inputs = _step(graph)
+    tangents = tuple(torch.randn_like(t) for t in inputs)
+    out, moved = func.jvp(step, inputs, tangents)
+    with ops.use_backend("torch"):
+        exact, exact_moved = func.jvp(step, _wide(inputs), _wide(tangents))
+    close(out, exact)
+    close(moved, exact_moved, 1e-4)
+    values = ops.attention(graph, *inputs[:2])
+    product = func.jvp(lambda v, x: ops.propagate(graph, v, x), (values, inputs[2]), (values, tangents[2]))
+    close(product[1], ops.propagate(graph, values, inputs[2] + tangents[2]))
+
+
+def test_attention_without_weights_in_forward_mode(graph: Graph) -> None:
+    """The kernels in one piece: the tangent comes from the verbs."""
+    inputs = (heads()[:2], heads()[:2])
+    tangents = tuple(torch.randn_like(t) for t in inputs)
+
+    def attention(*both: Tensor) -> Tensor:
+        return ops.attention(graph, *both, kind="squareplus", over="columns")
+
+    _, moved = func.jvp(attention, inputs, tangents)
+    with ops.use_backend("torch"):
+        close(moved, func.jvp(attention, _wide(inputs), _wide(tangents))[1], 1e-4)
+
+
+def test_vmap_and_gradients_of_members(graph: Graph) -> None:
+    step, inputs = _step(graph)
+    close(func.vmap(step)(*inputs), step(*inputs), 1e-6)
+
+    def loss(*tensors: Tensor) -> Tensor:
+        return step(*tensors).square().sum()
+
+    slopes = func.vmap(func.grad(loss, argnums=(0, 1, 2, 3)))(*inputs)
+    with ops.use_backend("torch"):
+        exact = func.vmap(func.grad(loss, argnums=(0, 1, 2, 3)))(*_wide(inputs))
+    for slope, exact_slope in zip(slopes, exact, strict=True):
+        close(slope, exact_slope, 1e-4)
+
+
+def test_statistics_shared_by_mapped_gradients(graph: Graph) -> None:
+    """Many gradients of one attention: a row of the Jacobian for each."""
+    inputs = (heads()[:1], heads()[:1])
+    out, pull = func.vjp(lambda *both: ops.attention(graph, *both), *inputs)
+    many = draw(3, *out.shape)
+    found = func.vmap(pull)(many)
+    for k in range(3):
+        for all_of_them, alone in zip(found, pull(many[k]), strict=True):
+            close(all_of_them[k], alone)
+
+
+def test_autocast(graph: Graph) -> None:
+    inputs = [t.bfloat16().requires_grad_() for t in (heads(), heads(), draw(MEMBERS, NODES, WIDTH))]
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        out = ops.diffuse(graph, *inputs)
+    exact = ops.diffuse(graph, *(t.float() for t in inputs))
+    assert out.dtype == torch.float32 and torch.equal(out, exact)
+    assert all(g.dtype == torch.bfloat16 for g in torch.autograd.grad(out.sum(), inputs))
+
+
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
+def test_compile(graph: Graph, compiler: str) -> None:
+    torch.compiler.reset()
+    inputs = [t.requires_grad_() for t in (heads(), heads(), draw(MEMBERS, NODES, WIDTH))]
+    found = []
+    for function in (ops.diffuse, torch.compile(ops.diffuse, backend=compiler, fullgraph=True)):
+        out = function(graph, *inputs)
+        found.append([out, *torch.autograd.grad(out.square().sum(), inputs)])
+    for ours, theirs in zip(*found, strict=True):
+        close(theirs, ours)
+
+
+def test_export(graph: Graph) -> None:
+    class Step(torch.nn.Module):
+        def forward(self, q: Tensor, k: Tensor, x: Tensor) -> Tensor:
+            return ops.diffuse(graph, q, k, x)
+
+    inputs = (heads(), heads(), draw(MEMBERS, NODES, WIDTH))
+    close(torch.export.export(Step(), inputs).module()(*inputs), Step()(*inputs))

@@ -5,30 +5,46 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
+import typer.main
 
 from ..errors import GraphDiffusionError
 from . import about, reproduce, runs, train, tune
 from .messages import one_sentence, say
+from .options import load_plugins
 
-__all__ = ["app", "main"]
+__all__ = ["main", "make_command"]
 
-# before torch starts its threads: those that wait sleep, and leave shared cores to others
+# before torch starts its threads: idle ones then sleep, and shared cores are free for others
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-app = typer.Typer(
-    name="grand",
-    help="Graph neural diffusion: train, evaluate and use GRAND on graphs.",
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-train.add_to(app)
-runs.add_to(app)
-tune.add_to(app)
-reproduce.add_to(app)
-about.add_to(app)
+CONFIGURED = ("train", "tune")  # commands that take every option of a configuration
+
+
+@cache
+def make_command(configured: bool, plugins: tuple[str, ...] = ()) -> Any:
+    """The command line; without the options of a configuration it needs neither torch nor PyG to start.
+
+    Args:
+        configured: Whether commands have the options of a configuration.
+        plugins: What is loaded, which changes these options.
+    """
+    app = typer.Typer(
+        name="grand",
+        help="Graph neural diffusion: train, evaluate and use GRAND and its rivals on graphs.",
+        add_completion=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    train.add_to(app, configured)
+    runs.add_to(app)
+    tune.add_to(app, configured)
+    reproduce.add_to(app)
+    about.add_to(app)
+    return typer.main.get_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(given or ["--help"], prog_name="grand", standalone_mode=False)
+        plugins = load_plugins(given)
+        command = make_command(any(word in CONFIGURED for word in given), plugins)
+        code = command(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:
         return _refuse(str(error))
     except BrokenPipeError:  # the reader of the output has closed it

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from .options import ROOT
+from .options import ROOT, Plugins
 
 _PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
 _EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "knn": "pynndescent", "ogb": "ogb"}
@@ -40,11 +40,13 @@ def _top(
     """Graph neural diffusion: train, evaluate and use GRAND on graphs."""
 
 
-def info() -> None:
-    """Show versions, device, threads, backends and extras."""
+def info(plugin: Plugins = None) -> None:
+    """Show versions, device, threads, backends, extras, and every class that can be chosen by name."""
     import torch
 
-    from .tables import print_facts
+    from ..docstrings import summary_of
+    from ..registry import registries
+    from .tables import print_facts, print_table
 
     devices = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
     triton = "on CUDA" if devices else "installed, no CUDA device"
@@ -60,6 +62,9 @@ def info() -> None:
             *((f"extra {name}", _version_of(package)) for name, package in _EXTRAS.items()),
         ],
     )
+    for kind, registry in registries().items():
+        rows = [(name, summary_of(cls)) for name, cls in registry.classes().items()]
+        print_table(f"{kind} by name", ("name", "what it is"), rows)
 
 
 def list_data(root: Annotated[str, ROOT] = "") -> None:

@@ -3,39 +3,67 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import Field, fields
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import ConfigError
-from ..training.config import Config
 
 ROOT = typer.Option("--root", help="Folder with raw data files; empty: $GRAND_DATA or the cache.")
+PLUGIN = typer.Option(
+    "--plugin",
+    help="Python file that registers classes of your own; it is run. May be given several times.",
+    show_default="none",
+)
+Plugins = Annotated[list[Path] | None, PLUGIN]
 
 _METAVAR = {int: "INTEGER", float: "NUMBER", str: "TEXT"}
 
 
-def with_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes ``**options`` an option for every field of :class:`Config` but the data.
+def load_plugins(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Load the plug-ins that a command line names: their classes bring options, so they come first.
 
-    Typer reads signatures, so the command is shown to it with one in which the fields are written out.
+    Returns their sums.
     """
+    named = [after for word, after in pairwise(arguments) if word == "--plugin"]
+    named += [word.partition("=")[2] for word in arguments if word.startswith("--plugin=")]
+    if not named:
+        return ()
+    from ..plugins import load_plugin
+
+    return tuple(load_plugin(path).sha256 for path in named)
+
+
+def with_config(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that takes ``**options`` an option for everything that can be configured but the data.
+
+    Typer reads signatures, so the command is shown to it with one in which all of them are written out.
+    """
+    from ..training.choices import all_options
+
     own = inspect.signature(command, eval_str=True)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    parameters += [_parameter(field) for field in fields(Config) if field.name != "data"]
-    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    return command
+    parameters += [_parameter(option) for option in all_options().values() if option.name != "data"]
+
+    def shown(*args: Any, **kwargs: Any) -> None:
+        command(*args, **kwargs)
+
+    shown.__name__, shown.__doc__ = command.__name__, command.__doc__
+    shown.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    shown.__annotations__ = {p.name: p.annotation for p in parameters}
+    return shown
 
 
 def given(context: typer.Context) -> dict[str, Any]:
     """The options of the configuration that stand on the command line, with their values."""
-    hints = get_type_hints(Config)
+    from ..training.choices import all_options
+
     return {
-        name: _value(name, context.params[name], hint)
-        for name, hint in hints.items()
+        name: _value(name, context.params[name], option.kind)
+        for name, option in all_options().items()
         if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
     }
 
@@ -45,35 +73,35 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
+def _parameter(option: Any) -> inspect.Parameter:
     """An option as Typer wants it.
 
     Numbers and choices are texts to Typer: the configuration knows what they may be, and says it better.
     """
-    hint = get_type_hints(Config)[field.name]
-    name, text = flag(field.name), field.metadata["help"]
-    if get_origin(hint) is Literal:
-        text = f"{text} One of: {', '.join(get_args(hint))}."
-    option = typer.Option(
-        f"{name}/--no-{name[2:]}" if hint is bool else name,
+    name, text = flag(option.name), option.help
+    if choices := option.values():
+        several = option.named is not None and option.named.several
+        text = f"{text} {'Out of' if several else 'One of'}: {', '.join(choices)}."
+    shown = typer.Option(
+        f"{name}/--no-{name[2:]}" if option.kind is bool else name,
         help=text,
-        rich_help_panel=field.metadata["group"].capitalize(),
-        metavar=None if hint is bool else _METAVAR.get(hint, "NAME"),
-        show_default="empty" if field.default == "" else True,
+        rich_help_panel=option.group.capitalize(),
+        metavar=None if option.kind is bool else "NAME" if choices else _METAVAR[option.kind],
+        show_default="empty" if option.default == "" else True,
     )
     return inspect.Parameter(
-        field.name,
+        option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=field.default if hint is bool else str(field.default),
-        annotation=Annotated[bool if hint is bool else str, option],
+        default=option.default if option.kind is bool else str(option.default),
+        annotation=Annotated[bool if option.kind is bool else str, shown],
     )
 
 
-def _value(name: str, text: Any, hint: Any) -> Any:
-    if hint not in (int, float):
+def _value(name: str, text: Any, kind: type) -> Any:
+    if kind not in (int, float):
         return text
     try:
-        return hint(text)
+        return kind(text)
     except ValueError:
-        kind = "a whole number" if hint is int else "a number"
-        raise ConfigError(f"{flag(name)} must be {kind}, got {text!r}.") from None
+        what = "a whole number" if kind is int else "a number"
+        raise ConfigError(f"{flag(name)} must be {what}, got {text!r}.") from None

@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 def reproduce(
     table: Annotated[str, typer.Argument(help="table1 (Planetoid's splits) or table2 (random splits).")],
     only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
-    variant: Annotated[str, typer.Option(help="Variants, with commas.", show_default="all three")] = "",
+    rows: Annotated[str, typer.Option(help="Models, with commas.", show_default="all")] = "",
     splits: Annotated[int, typer.Option(min=1, help="Random splits, table 2 only.")] = 100,
     inits: Annotated[int, typer.Option(min=1, help="Initialisations of each split.")] = 20,
     preset: Annotated[str, typer.Option(help="auto: the tuned presets; paper: the paper's text.")] = "auto",
@@ -50,7 +50,6 @@ def reproduce(
     --inits 1. Cells that are finished are not repeated; a run that was stopped goes on.
     """
     from ..experiments import paper
-    from ..experiments.presets import VARIANTS
     from ..experiments.tables import cells
     from ..experiments.tables import reproduce as measure
     from ..training.problem import pick_device
@@ -60,7 +59,7 @@ def reproduce(
     wanted = cells(
         table,
         _list(only),
-        _list(variant) or VARIANTS,
+        _list(rows) or paper.ROWS,
         splits=splits,
         inits=inits,
         preset=preset,
@@ -99,7 +98,7 @@ def _protocol(table: str) -> str:
 
 def _bar(bars: ExitStack, cell: Cell, members: int) -> Any:
     """A progress bar on a terminal, in place of the cell's before."""
-    from ..training.progress import Bar
+    from .progress import Bar
     from .tables import error_console
 
     bars.close()
@@ -108,12 +107,12 @@ def _bar(bars: ExitStack, cell: Cell, members: int) -> Any:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from .tables import NAMES, print_table
+    from .tables import print_table
 
     rows = [
         (
             c["data"],
-            NAMES[c["variant"]],
+            c["model"],
             f"{c['paper']:.1f} ± {c['paper_std']:.1f}",
             f"{c['mean']:.2f} ± {c['std']:.2f}",
             f"{c['difference']:+.2f}",

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import ConfigError
 from .messages import say
-from .options import ROOT
+from .options import ROOT, Plugins
 
 if TYPE_CHECKING:
     from ..training import Run
@@ -29,6 +29,7 @@ def add_to(app: typer.Typer) -> None:
 def evaluate(
     run: Annotated[Path, _RUN],
     member: Annotated[str, typer.Option(help="Number of a member, best, or all.")] = "all",
+    plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
 ) -> None:
     """Compute the accuracies of a run's models again, from its folder."""
@@ -47,7 +48,15 @@ def evaluate(
         str(run),
         ("member", "split", "init", "best epoch", "T", "validation %", "test %"),
         [
-            (r.number, r.split, r.init, r.best_epoch, f"{r.time:.3g}", _percent(r.val), _percent(r.test))
+            (
+                r.number,
+                r.split,
+                r.init,
+                r.best_epoch,
+                "" if r.time is None else f"{r.time:.3g}",
+                _percent(r.val),
+                _percent(r.test),
+            )
             for r in again
         ],
     )
@@ -66,6 +75,7 @@ def predict(
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
     member: Annotated[str, typer.Option(help="Number of a member, or best.")] = "best",
+    plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
 ) -> None:
     """Write the class of every node, and the probabilities of all classes, by node id.
@@ -83,7 +93,7 @@ def predict(
         raise ConfigError(f"{out} is a folder: name a file to write.")
     graph = None
     if data is not None:
-        elsewhere = found.config.but(data=data)
+        elsewhere = found.config.replace(data=data)
         graph = read_data(elsewhere, root or None)
         if found.fingerprint.matches(graph):  # the run's own graph, wherever it lies
             found, graph = replace(found, config=elsewhere), None

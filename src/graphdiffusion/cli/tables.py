@@ -13,8 +13,6 @@ from rich.text import Text
 
 from ..training.summary import describe
 
-NAMES = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
-
 
 def console() -> Console:
     return Console(highlight=False)
@@ -46,7 +44,7 @@ def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]])
     console().print(table)
 
 
-def print_summary(folder: Path, found: Mapping[str, Any]) -> None:
+def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path] = ()) -> None:
     """What ``summary.json`` says, and where the results are."""
     members = found["results"]
     splits = len({m["split"] for m in members})
@@ -55,7 +53,7 @@ def print_summary(folder: Path, found: Mapping[str, Any]) -> None:
     if found["edges_used"] != found["edges_given"]:
         edges += f" given, {found['edges_used'] // 2:,} after rewiring"
     print_facts(
-        f"{NAMES[found['variant']]} on {found['data']}",
+        f"{found['model']} on {found['data']}",
         [
             ("test accuracy", describe(found["test"])),
             ("validation accuracy", describe(found["val"])),
@@ -68,4 +66,5 @@ def print_summary(folder: Path, found: Mapping[str, Any]) -> None:
         ],
     )
     print(f"Results: {folder}")
-    print(f"Next:    grand predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)
+    more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins)
+    print(f"Next:    grand predict {shlex.quote(str(folder))} --out predictions.csv{more}", flush=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import time
-import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +14,17 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
-from ..training.config import Config, check_names, read_toml
 from .messages import say
-from .options import ROOT, flag, given, with_config
+from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
-    from ..training import Problem
+    from ..training import Config, Problem
 
 _DATA = "Data set by name, or path of a folder or .npz file with your own graph."
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("train")(with_config(train))
+def add_to(app: typer.Typer, configured: bool) -> None:
+    app.command("train")(with_config(train) if configured else train)
 
 
 def train(
@@ -36,17 +34,18 @@ def train(
         Path | None, typer.Option(help="TOML file with options; those on the command line win.")
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Preset by name; auto: the one for data and variant; none: plain defaults.")
+        str, typer.Option(help="Preset by name; auto: the one for data and model; none: plain defaults.")
     ] = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-VARIANT-TIME")
+        Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-MODEL-TIME")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
     **options: Any,
 ) -> None:
-    """Train GRAND: every split with every initialisation, and say how well it does on the test nodes.
+    """Train a model: every split with every initialisation, and say how well it does on the test nodes.
 
     Everything is kept in a folder: config.toml, fingerprint.json, metrics.jsonl, model.safetensors,
     summary.json, log.txt. A run that was stopped goes on with --resume --out FOLDER.
@@ -60,10 +59,11 @@ def train(
         settled = settle(flags, config, preset)
         out = out or _new_folder(settled.config)
     try:
-        _train(settled, out, resume, quiet, root or None)
+        _train(settled, out, resume, quiet, root or None, plugin or [])
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists()
-        say(f"interrupted; go on with: grand train --resume --out {out}" if begun else "interrupted.")
+        more = "".join(f" --plugin {path}" for path in plugin or [])
+        say(f"interrupted; go on with: grand train --resume --out {out}{more}" if begun else "interrupted.")
         raise typer.Exit(130) from None
 
 
@@ -83,21 +83,35 @@ class Settled:
 def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     """Options from defaults, preset, file and command line, each over those before."""
     from ..configs import find_preset, read_preset
+    from ..training.choices import default
+    from ..training.config import Config, check_names, read_toml
 
     values = read_toml(file) if file is not None else {}
     check_names(values)
     values = _absolute(values | flags)
-    data, variant, split = (
-        str(values.get(key, getattr(Config, key))) for key in ("data", "variant", "split")
-    )
-    name = find_preset(data, variant, preset, split)
-    if name is not None:
-        values = read_preset(name) | values
-    return Settled(Config.from_dict(values), "split" in values, name)
+    data, split = (str(values.get(key, default(key))) for key in ("data", "split"))
+    name = find_preset(data, _row(values), preset, split)
+    below = {} if name is None else read_preset(name)
+    return Settled(Config.from_dict(values, below), "split" in values, name)
+
+
+def _row(values: dict[str, Any]) -> str:
+    """The name under which presets know the model that these options choose."""
+    from ..errors import ArgumentError
+    from ..nn import MODELS
+    from ..training.choices import applicable
+
+    try:
+        known = applicable(values)
+        chosen = {name: option.check(values.get(name, option.default)) for name, option in known.items()}
+    except ArgumentError as error:
+        raise ConfigError(str(error)) from None
+    return MODELS[chosen["model"]].row(chosen)
 
 
 def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.Context) -> Config:
     """The options of the run in a folder, which those given now must not contradict."""
+    from ..training.config import check_names, read_toml
     from ..training.folder import holds_run, read_config
 
     if not holds_run(folder):
@@ -109,7 +123,7 @@ def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.
     values = read_toml(file) if file is not None else {}
     check_names(values)
     values = _absolute(values | flags)
-    for name, value in stored.but(**values).to_dict().items():
+    for name, value in stored.replace(**values).to_dict().items():
         if name in values and value != getattr(stored, name):
             written = "DATA" if name == "data" else flag(name)
             raise ConfigError(
@@ -133,10 +147,12 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
 
 def _new_folder(config: Config) -> Path:
     data = Path(config.data).stem.lower()
-    return Path("runs", f"{data}-{config.variant}-{time.strftime('%Y%m%d-%H%M%S')}")
+    return Path("runs", f"{data}-{config.row}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None) -> None:
+def _train(
+    settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None, plugins: list[Path]
+) -> None:
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
     from ..training.problem import has_fixed_split
@@ -148,7 +164,7 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | N
         found = load_run(out)
         tidy(out)
         say("this run is finished.")
-        print_summary(out, found.summary)
+        print_summary(out, found.summary, plugins)
         return
     if resume:
         require_place(config)
@@ -157,7 +173,7 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | N
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     if not settled.split_chosen and has_fixed_split(config, problem.data):
-        config = config.but(split="given")
+        config = config.replace(split="given")
     problem = problem.to(device)
     _rehearse(config, problem)
     settled.tell()
@@ -166,14 +182,14 @@ def _train(settled: Settled, out: Path, resume: bool, quiet: bool, root: str | N
     console = error_console()
     watched: AbstractContextManager[Any] = nullcontext()
     if console.is_terminal and not quiet:
-        from ..training.progress import Bar
+        from .progress import Bar
 
         watched = Bar(len(members), console)
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
         Trainer(problem, config, members, folder, watcher).run()
         _draw(out)
-    print_summary(out, read_summary(out))
+    print_summary(out, read_summary(out), plugins)
 
 
 def _draw(folder: Path) -> None:
@@ -186,18 +202,12 @@ def _draw(folder: Path) -> None:
 
 def _rehearse(config: Config, problem: Problem) -> None:
     """Meet, before anything is written, the errors that splits and model would raise later."""
-    from ..solvers import FixedStep, warn_if_unstable
     from ..training import build_model, protocol
     from ..training.memory import require_room
     from ..training.problem import member_splits
 
     require_room(problem, config)
-    layer = build_model(config, problem.in_channels, problem.classes, 0).diffusion
-    if isinstance(layer.solver, FixedStep):
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            warn_if_unstable(layer.solver, config.alpha)
-        for warning in found:
-            say(str(warning.message))
+    for sentence in build_model(config, problem.in_channels, problem.classes, 0).warnings():
+        say(sentence)
     for first in {member.split: member for member in protocol(config)}.values():
         member_splits(config, problem.data, [first])

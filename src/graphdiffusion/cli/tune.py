@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from ..training.config import read_toml
 from .messages import say
-from .options import ROOT, given, with_config
+from .options import ROOT, Plugins, given, with_config
 from .train import settle
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 _SHOWN = 12  # trials of the leaderboard on the screen
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("tune")(with_config(tune))
+def add_to(app: typer.Typer, configured: bool) -> None:
+    app.command("tune")(with_config(tune) if configured else tune)
 
 
 def tune(
@@ -41,7 +40,7 @@ def tune(
     ] = math.inf,
     space: Annotated[
         Path | None,
-        typer.Option(help="TOML file with the space, or small-VARIANT.", show_default="the variant's"),
+        typer.Option(help="TOML file with the space, or small-MODEL.", show_default="the model's"),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="population: this machine; ray: a cluster, through Ray Tune.")
@@ -51,7 +50,7 @@ def tune(
     ] = "random",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the search.", show_default="results/search/DATA-VARIANT-SPLIT"),
+        typer.Option(help="Folder for the search.", show_default="results/search/DATA-MODEL-SPLIT"),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with options; those on the command line win.")
@@ -59,6 +58,7 @@ def tune(
     preset: Annotated[
         str, typer.Option(help="Where to start: as in grand train; it is the first trial.")
     ] = "auto",
+    plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
     **options: Any,
 ) -> None:
@@ -69,6 +69,7 @@ def tune(
     preset. Test nodes are never looked at. A search that was stopped goes on when it is called again.
     """
     from ..experiments import Plan
+    from ..training.config import read_toml
 
     flags = given(ctx)
     for name in ("splits", "inits"):
@@ -95,7 +96,7 @@ def tune(
     except KeyboardInterrupt:
         say("interrupted; the same command goes on with the search.")
         raise typer.Exit(130) from None
-    _print(board)
+    _print(board, plugin or [])
 
 
 def _search(
@@ -109,17 +110,21 @@ def _search(
     out: Path | None,
     root: str,
 ) -> Leaderboard:
-    from ..experiments import read_space
     from ..experiments.search import search
+    from ..experiments.space import has_space, read_space
     from ..training.problem import has_fixed_split, read_data
 
-    space = {k: v for k, v in read_space(file or config.variant).items() if k not in fixed}
+    if file is None and not has_space(config.row):
+        raise ConfigError(
+            f"there is no search space for the model {config.row}: name one with --space FILE."
+        )
+    space = {k: v for k, v in read_space(file or config.row).items() if k not in fixed}
     if not space:
         raise ConfigError("every option of the space is fixed on the command line: nothing to search.")
     graph = read_data(config, root or None)
     if not split_chosen and has_fixed_split(config, graph):
-        config = config.but(split="given")
-    name = f"{Path(config.data).stem.lower()}-{config.variant}-{config.split}"
+        config = config.replace(split="given")
+    name = f"{Path(config.data).stem.lower()}-{config.row}-{config.split}"
     out = out or Path("results", "search", name)
     if engine == "ray":
         from ..experiments.cluster import search_on_cluster
@@ -128,7 +133,7 @@ def _search(
     return search(config, space, plan, out, data=graph, watcher=say)
 
 
-def _print(board: Leaderboard) -> None:
+def _print(board: Leaderboard, plugins: list[Path]) -> None:
     from .tables import print_facts, print_table
 
     rows = [
@@ -147,5 +152,7 @@ def _print(board: Leaderboard) -> None:
     print_facts(f"trial {board.entries[0].trial}", board.entries[0].options.items())
     print(f"Best:    {board.folder}/best.toml")
     print(
-        f"Next:    grand train {shlex.quote(board.best.data)} --config {board.folder}/best.toml", flush=True
+        f"Next:    grand train {shlex.quote(board.best.data)} --config {board.folder}/best.toml"
+        + "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins),
+        flush=True,
     )

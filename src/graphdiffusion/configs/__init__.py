@@ -1,4 +1,4 @@
-"""Presets: the best settings known for a data set and a variant, one TOML file each.
+"""Presets: the best settings known for a data set and a model, one TOML file each.
 
 ``cora-linear.toml`` is taken for ``grand train cora --variant linear``, and for the embedded Cora;
 ``cora-linear-paper.toml`` if ``--preset paper`` asks for it. A preset holds options of model, solver and
@@ -28,21 +28,21 @@ def presets() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in FOLDER.iterdir() if f.name.endswith(".toml"))
 
 
-def find_preset(data: str, variant: str, name: str = "auto", split: str = "random") -> str | None:
+def find_preset(data: str, row: str, name: str = "auto", split: str = "random") -> str | None:
     """The preset to use.
 
     Args:
         data: Name of a data set, or a path, which has no preset of its own.
-        variant: Of the model.
-        name: ``"auto"`` is the one for data and variant, if there is one; ``"none"`` none; another name
+        row: Name of the model, such as ``linear`` for the linear variant of GRAND.
+        name: ``"auto"`` is the one for data and model, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.
         split: Settings chosen on random splits have seen labels of Planetoid's test nodes. So Planetoid's
-            split takes ``<data>-<variant>-planetoid``, chosen without them, where there is one.
+            split takes ``<data>-<row>-planetoid``, chosen without them, where there is one.
     """
     if name == "none":
         return None
     known = presets()
-    own = f"{dataset_info(data).name.removesuffix('-embedded')}-{variant}" if is_dataset(data) else None
+    own = f"{dataset_info(data).name.removesuffix('-embedded')}-{row}" if is_dataset(data) else None
     if name == "auto":
         return next((p for p in (f"{own}-{split}", own) if p in known), None)
     for candidate in (name, f"{own}-{name}"):
@@ -50,7 +50,7 @@ def find_preset(data: str, variant: str, name: str = "auto", split: str = "rando
             return candidate
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(['auto', 'none', *known])}."
-    raise ConfigError(f"there is no preset {name!r} for {data} and the {variant} variant: {hint}")
+    raise ConfigError(f"there is no preset {name!r} for {data} and the model {row}: {hint}")
 
 
 def read_preset(name: str) -> dict[str, Any]:

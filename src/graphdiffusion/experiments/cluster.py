@@ -1,7 +1,7 @@
 """A search on a cluster, through Ray Tune: each Ray trial is a family of trials that race together.
 
 Within a family the race is that of :mod:`~graphdiffusion.experiments.race`; between families Ray's ASHA
-scheduler stops those whose best trial is behind. Ray and Optuna are the extra ``tune``.
+scheduler stops those with a best trial that is behind. Ray and Optuna are the extra ``tune``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..training.config import Config
-from ..training.problem import PER_MEMBER, pick_device
+from ..training.problem import pick_device
 from .race import Outcome, Workshop, race
 from .record import Book, Leaderboard, Plan
 from .search import Note, conclude
@@ -120,7 +120,7 @@ def _optuna(config: Config, space: Space, plan: Plan) -> tuple[dict[str, Any], d
         raise ConfigError(_install("optuna", error)) from None
     points: dict[str, Any] = {}
     for name, choices in space.items():
-        if name in PER_MEMBER:
+        if name in config.per_member:
             continue
         if not isinstance(choices, Range):
             points[name] = tune.choice(list(choices))
@@ -174,10 +174,10 @@ def _trials(point: dict[str, Any], config: Config, space: Space, plan: Plan) -> 
     if _CHUNK in point:
         return _chunks(config, space, plan)[point[_CHUNK]]
     try:
-        base = config.but(**point)
+        base = Config.from_dict({}, config.to_dict() | point)
     except ConfigError:  # for example heads that do not divide attention_dim
         return []
-    free = {name: s for name, s in space.items() if name in PER_MEMBER}
+    free = {name: s for name, s in space.items() if name in config.per_member}
     size = math.ceil(plan.trials / plan.families)
     rngs = (random.Random(f"trial {plan.seed} {sorted(point.items())} {k}") for k in range(1, size))
     drawn = [base, *(draw(base, free, rng, 0.0) for rng in rngs)]
@@ -203,6 +203,6 @@ def _collect(config: Config, chunks: Sequence[Sequence[dict[str, Any]]]) -> list
         found.append(Outcome(Trial(0, config), state="start"))
     for row in rows:
         rungs = {int(rung): score for rung, score in row["rungs"].items()}
-        trial = Trial(row["number"], config.but(**row["options"]))
+        trial = Trial(row["number"], Config.from_dict({}, config.to_dict() | row["options"]))
         found.append(Outcome(trial, row["score"], row["epochs"], rungs, row["state"]))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import SolverError
 from ..training.config import Config
@@ -28,7 +28,7 @@ class Lane:
     Attributes:
         config: What they share.
         population: Those in training.
-        ended: Those whose integration failed, by number.
+        ended: Numbers of the members that could not be integrated.
     """
 
     config: Config
@@ -45,9 +45,10 @@ class Lane:
         }
 
     def end(self, error: SolverError) -> None:
-        """Record and remove the members whose integration failed."""
-        failed, now = self.population.failed(error), self.standings()
-        numbers = self.population.numbers(failed)
-        log.info("members %s end at epoch %d: %s", numbers, self.population.epochs_done, error)
-        self.ended |= {number: now[number] for number in numbers}
+        """Record and remove the members that could not be integrated."""
+        failed, now = error.members, self.standings()
+        assert failed is not None
+        numbers, epochs = self.population.numbers(failed), self.population.epochs_done - 1
+        log.info("members %s end at epoch %d: %s", numbers, epochs, error)
+        self.ended |= {number: replace(now[number], epochs=epochs) for number in numbers}
         self.population.select((~failed).nonzero().flatten())

@@ -10,6 +10,8 @@ DATA = {
     "table2": ("cora", "citeseer", "photo", "computers", "coauthor-cs", "pubmed"),
 }
 
+ROWS = ("linear", "nonlinear", "nonlinear-rewired")
+
 TABLES: dict[str, dict[tuple[str, str], tuple[float, float]]] = {
     "table1": {
         ("cora", "linear"): (84.7, 0.6),

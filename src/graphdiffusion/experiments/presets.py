@@ -7,25 +7,24 @@ from typing import Any
 
 from ..configs import NOT_IN_PRESETS, find_preset, read_preset
 from ..errors import ConfigError
+from ..training.choices import applicable
 from ..training.config import Config
 
-VARIANTS = ("linear", "nonlinear", "nonlinear-rewired")
 
-
-def preset_name(data: str, variant: str, preset: str = "auto", split: str = "random") -> str:
-    """The preset for a data set and a variant, as :func:`~graphdiffusion.configs.find_preset` finds it."""
-    name = find_preset(data, variant, preset, split)
+def preset_name(data: str, row: str, preset: str = "auto", split: str = "random") -> str:
+    """The preset for a data set and a model, as :func:`~graphdiffusion.configs.find_preset` finds it."""
+    name = find_preset(data, row, preset, split)
     if name is None:
-        raise ConfigError(f"there is no preset for {data} and the {variant} variant: search one first.")
+        raise ConfigError(f"there is no preset for {data} and the model {row}: search one first.")
     return name
 
 
 def preset_config(
-    data: str, variant: str, preset: str = "auto", *, split: str = "random", **more: Any
+    data: str, row: str, preset: str = "auto", *, split: str = "random", **more: Any
 ) -> Config:
     """The configuration of a preset on a data set; ``more`` are options of data and device."""
-    values = read_preset(preset_name(data, variant, preset, split))
-    return Config.from_dict(values | {"data": data, "variant": variant, "split": split} | more)
+    values = read_preset(preset_name(data, row, preset, split))
+    return Config.from_dict({"data": data, "split": split} | more, values)
 
 
 def preset_text(config: Config, named: Collection[str], header: str) -> str:
@@ -34,8 +33,9 @@ def preset_text(config: Config, named: Collection[str], header: str) -> str:
     Options of data and device are left out: they are not for a preset to say.
     """
     lines = [f"# {line}".rstrip() for line in header.splitlines()]
-    wanted = {name for name, value in config.to_dict().items() if value != getattr(Config, name)}
-    wanted |= {"variant", *named}
+    values = config.to_dict()
+    wanted = {name for name, option in applicable(values).items() if values[name] != option.default}
+    wanted |= {"model", "variant", *named}
     for line in config.to_toml().splitlines():
         name = line.partition(" = ")[0]
         if name in wanted and name not in NOT_IN_PRESETS:

@@ -19,11 +19,10 @@ import torch
 from torch_geometric.data import Data
 
 from ..data import Split, deal_again, planetoid_split, stack_splits
-from ..errors import SolverError
 from ..training.config import Config
-from ..training.memory import chunk_size, free_memory, in_chunks, require_room
+from ..training.memory import chunk_size, free_memory, in_chunks, member_bytes, require_room
 from ..training.population import Population
-from ..training.problem import PER_MEMBER, Member, Problem, build_model, load_problem, member_splits
+from ..training.problem import Member, Problem, load_problem, member_splits
 from .lane import Lane, Standing
 from .space import Trial
 
@@ -80,7 +79,6 @@ class Workshop:
         problem = self.problem(config)
         require_room(problem, config)
         member_splits(config, problem.data, [Member(0, seed, seed)])
-        build_model(config, problem.in_channels, problem.classes, 0)
 
     def lanes(self, trials: Sequence[Trial], seeds: Sequence[int]) -> list[Lane]:
         """Every trial with every seed, grouped by family and cut to what fits in memory."""
@@ -95,15 +93,16 @@ class Workshop:
                     seed * 1000,
                     {
                         name: value
-                        for name in PER_MEMBER
+                        for name in shared.per_member
                         if (value := getattr(trial.config, name)) != getattr(shared, name)
                     },
                 )
                 for trial in family
                 for place, seed in enumerate(seeds)
             ]
-            longest = max(trial.config.time for trial in family)
-            size = chunk_size(self.problem(shared), shared.but(time=longest), len(members))
+            problem = self.problem(shared)
+            largest = max((t.config for t in family), key=lambda config: member_bytes(problem, config))
+            size = chunk_size(problem, largest, len(members))
             found += in_chunks(members, size, partial(self._lane, shared))
         return found
 
@@ -144,17 +143,16 @@ class Workshop:
             while len(population) and population.epochs_done < target:
                 if population.epochs_done % LOOK == 0 and left() <= 0:
                     break
-                try:
-                    population.step()
-                except SolverError as error:
-                    lane.end(error)
+                failure = population.step()
+                if failure is not None:
+                    lane.end(failure)
         finally:
             population.captured = None  # the graph holds the memory of a whole step
         return lane
 
 
 def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:
-    """Mean score and epochs of every trial whose members are all in the lanes."""
+    """Mean score and epochs of every trial with all of its members in the lanes."""
     found: dict[int, list[Standing]] = defaultdict(list)
     for lane in lanes:
         for number, standing in lane.standings().items():

@@ -14,14 +14,16 @@ from typing import Any
 from torch_geometric.data import Data
 
 from ..errors import ConfigError, DataError
-from ..training.config import MOST_SEEDS, Config
+from ..files import is_part, write_bytes
+from ..training.choices import MOST_SEEDS
+from ..training.config import Config
 from ..training.fingerprint import changed_parts, data_digests
 from ..training.journal import Journal, read_lines
 from ..training.lock import LOCK, writing
-from ..training.storage import read_json, write_bytes, write_json
+from ..training.storage import read_json, write_json
 from .presets import preset_text
 from .race import Outcome
-from .space import Range, Space, Trial
+from .space import Range, Space, Trial, space_plugins
 
 # Reported trainings have seeds from 0; a search takes its own from here, and for the last choice others
 # than for the race, so that a trial does not win by the split it happened to race on.
@@ -131,6 +133,8 @@ class Book:
             "space": {name: asdict(s) if isinstance(s, Range) else s for name, s in space.items()},
             **{k: v for k, v in asdict(plan).items() if k in _DECISIVE},
         }
+        if plugins := space_plugins(config, space):
+            about["plugins"] = plugins
         if config.split != "random":
             about["dealt"] = "anew"  # its training and validation nodes, for every seed
         del about["config"]["device"]
@@ -162,9 +166,9 @@ class Book:
 
     def _require_free(self) -> None:
         assert self.folder is not None
-        own = {LOCK, "search.json.part"}
         folder = self.folder
-        if folder.exists() and (not folder.is_dir() or any(p.name not in own for p in folder.iterdir())):
+        foreign = folder.is_dir() and any(p.name != LOCK and not is_part(p) for p in folder.iterdir())
+        if foreign or (folder.exists() and not folder.is_dir()):
             raise ConfigError(f"{folder} holds other files and no search: name a new folder.")
 
     def _check_same(self, stored: dict[str, Any], data: Data) -> None:
@@ -220,7 +224,8 @@ class Book:
 
     def options(self, trial: Trial) -> dict[str, Any]:
         """What a trial has of its own."""
-        return {name: getattr(trial.config, name) for name in self.space}
+        own = trial.config.to_dict()
+        return {name: own[name] for name in self.space if name in own}
 
     def conclude(self, board: Leaderboard, trials: int) -> None:
         """``leaderboard.json``, and ``best.toml``, a preset that says where it comes from."""
@@ -232,7 +237,7 @@ class Book:
         write_json(self.folder / "leaderboard.json", "leaderboard", content)
         assert first.mean is not None and first.std is not None
         header = (
-            f"Search {self.name}: {trials} trials on {self.config.data}, {self.config.variant}, "
+            f"Search {self.name}: {trials} trials on {self.config.data}, {self.config.row}, "
             f"{self.config.split} splits, successive halving.\n"
             f"Validation {100 * first.mean:.2f} ± {100 * first.std:.2f}% over {len(seeds)} trainings "
             f"with seeds from {seeds[0]}; the test nodes of these splits were not read."

@@ -36,7 +36,7 @@ def search(
     """Look for better options than those of a configuration.
 
     Args:
-        config: Where to start, and what the space leaves alone.
+        config: Where to start, with all options that the space does not hold.
         space: Options and their values.
         plan: How.
         folder: Keeps ``trials.jsonl``, ``leaderboard.json`` and ``best.toml``; a search that was stopped

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ..configs import FOLDER
-from ..errors import ConfigError
+from ..errors import ArgumentError, ConfigError
+from ..options import components
+from ..plugins import used_plugins
+from ..training.choices import all_options
 from ..training.config import Config, check_names, parse_toml, read_toml
-from ..training.problem import PER_MEMBER, structure
+from ..training.template import structure
 from .presets import NOT_IN_PRESETS
 
 # A family keeps an option of the configuration with this probability. The number of families that a
@@ -62,8 +65,14 @@ class Trial:
     @property
     def family(self) -> tuple[Any, ...]:
         """What members of one population must have in common."""
-        shared = tuple(v for name, v in self.config.to_dict().items() if name not in PER_MEMBER)
+        own = self.config.per_member
+        shared = tuple(entry for entry in self.config.to_dict().items() if entry[0] not in own)
         return (*shared, *structure(self.config))
+
+
+def has_space(name: str) -> bool:
+    """Whether a space of this name comes with the library."""
+    return FOLDER.joinpath("search", f"{name}.toml").is_file()
 
 
 def read_space(source: str | Path) -> Space:
@@ -82,7 +91,7 @@ def parse_space(values: Mapping[str, Any]) -> Space:
     check_names(values)
     space: dict[str, Sequence[Any] | Range] = {}
     for name, value in values.items():
-        if name in NOT_IN_PRESETS or name == "variant":
+        if name in NOT_IN_PRESETS or name in ("model", "variant"):
             raise ConfigError(f"a search does not choose {name}: give it on the command line.")
         if isinstance(value, Mapping):
             space[name] = _range(name, value)
@@ -111,7 +120,7 @@ def _range(name: str, value: Mapping[str, Any]) -> Range:
             f"{name}: low must be at most high, and not negative (with log, greater than 0); "
             f"got {dict(value)}."
         )
-    if not isinstance(getattr(Config, name), (int, float)) or isinstance(getattr(Config, name), bool):
+    if all_options()[name].kind not in (int, float):
         raise ConfigError(f"{name} is no number: give a list of choices, not a range.")
     if not found.relative:
         for end in (found.low, found.high):
@@ -121,8 +130,20 @@ def _range(name: str, value: Mapping[str, Any]) -> Range:
 
 def _accepts(name: str, value: Any) -> None:
     """Check a value of one option; what depends on other options is checked when trials are drawn."""
-    company = {"heads": {"attention_dim": value}, "attention_dim": {"heads": 1}}.get(name, {})
-    Config.from_dict({name: value} | company)
+    try:
+        all_options()[name].check(value)
+    except ArgumentError as error:
+        raise ConfigError(str(error)) from None
+
+
+def space_plugins(config: Config, space: Space) -> list[dict[str, str]]:
+    """Name and SHA-256 of the plug-ins that a configuration and the choices of a space come from."""
+    classes = components(config.model_class, config.to_dict())
+    for name, choices in space.items():
+        named = all_options()[name].named
+        if named is not None and not isinstance(choices, Range):
+            classes += [cls for choice in choices for cls in named.classes(choice)]
+    return used_plugins(classes)
 
 
 def draw_trials(config: Config, space: Space, trials: int, families: int, seed: int) -> list[Trial]:
@@ -131,8 +152,8 @@ def draw_trials(config: Config, space: Space, trials: int, families: int, seed: 
     Trial 0 is the configuration itself, so that a search never ends below where it began. Trials do not
     depend on how many are asked for: a search can be enlarged.
     """
-    structural = {name: s for name, s in space.items() if name not in PER_MEMBER}
-    free = {name: s for name, s in space.items() if name in PER_MEMBER}
+    structural = {name: s for name, s in space.items() if name not in config.per_member}
+    free = {name: s for name, s in space.items() if name in config.per_member}
     bases = [config]
     for k in range(1, families if structural else 1):
         bases.append(draw(config, structural, random.Random(f"family {seed} {k}"), STAY))
@@ -144,17 +165,20 @@ def draw_trials(config: Config, space: Space, trials: int, families: int, seed: 
 
 
 def draw(config: Config, space: Space, rng: random.Random, stay: float) -> Config:
-    """A point of a space; each option is left as it is with the probability ``stay``."""
+    """A point of a space; each option is left as it is with the probability ``stay``.
+
+    Options that the classes drawn do not have are left out.
+    """
     error: ConfigError | None = None
     for _ in range(_DRAWS):
         changes: dict[str, Any] = {}
         for name, choices in space.items():
             if stay and rng.random() < stay:
                 continue
-            own = getattr(config, name)
+            own = getattr(config, name, all_options()[name].default)
             changes[name] = choices.draw(rng, own) if isinstance(choices, Range) else rng.choice(choices)
         try:
-            return config.but(**changes)
+            return Config.from_dict({}, config.to_dict() | changes)
         except ConfigError as refused:  # for example heads that do not divide attention_dim
             error = refused
     raise ConfigError(f"the space holds no admissible combination: {error}")

@@ -24,7 +24,7 @@ from ..training.storage import read_json, write_json
 from ..training.summary import describe
 from ..training.trainer import Trainer, Watcher
 from . import paper
-from .presets import VARIANTS, preset_config, preset_name
+from .presets import preset_config, preset_name
 
 Note = Callable[[str], None]
 
@@ -36,7 +36,7 @@ class Cell:
     Attributes:
         table: ``"table1"`` or ``"table2"``.
         ending: Of the names of its files: empty, or the kind of preset that was asked for.
-        data, variant: Row and column.
+        data, row: Column and row.
         preset: Name of the preset.
         config: All options.
     """
@@ -44,13 +44,13 @@ class Cell:
     table: str
     ending: str
     data: str
-    variant: str
+    row: str
     preset: str
     config: Config
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.variant}{self.ending}"
+        return f"{self.data}-{self.row}{self.ending}"
 
     @property
     def file(self) -> str:
@@ -61,7 +61,7 @@ class Cell:
 def cells(
     table: str,
     only: Sequence[str] = (),
-    variants: Sequence[str] = VARIANTS,
+    rows: Sequence[str] = paper.ROWS,
     *,
     splits: int = paper.SPLITS,
     inits: int = paper.INITS,
@@ -74,7 +74,7 @@ def cells(
     Args:
         table: ``"table1"`` (Planetoid's splits) or ``"table2"`` (random splits).
         only: Names of data sets; all of the table by default.
-        variants: Of the model.
+        rows: Models, by the names of their presets.
         splits, inits: Random splits (table 2 only), and initialisations of each.
         preset: ``"auto"`` or ``"paper"``.
         device: As in :class:`~graphdiffusion.training.Config`.
@@ -86,9 +86,9 @@ def cells(
     for name in wanted:
         if name not in paper.DATA[table]:
             raise ConfigError(f"{table} has no {name}; it has {', '.join(paper.DATA[table])}.")
-    for variant in variants:
-        if variant not in VARIANTS:
-            raise ConfigError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}.")
+    for row in rows:
+        if row not in paper.ROWS:
+            raise ConfigError(f"{table} has no row {row!r}; it has {', '.join(paper.ROWS)}.")
     split = "planetoid" if table == "table1" else "random"
     more: dict[str, Any] = {
         "splits": splits if table == "table2" else 1, "inits": inits, "device": device,
@@ -100,12 +100,12 @@ def cells(
             table,
             "" if preset == "auto" else f"-{preset}",
             data,
-            variant,
-            preset_name(data, variant, preset, split),
-            preset_config(data, variant, preset, split=split, **more),
+            row,
+            preset_name(data, row, preset, split),
+            preset_config(data, row, preset, split=split, **more),
         )
-        for variant in VARIANTS
-        if variant in variants
+        for row in paper.ROWS
+        if row in rows
         for data in paper.DATA[table]
         if data in wanted
     ]
@@ -126,7 +126,7 @@ def reproduce(
 
     Args:
         wanted: From :func:`cells`.
-        out: Folder: ``<table>/<data>-<variant>/`` for each run, and ``<table>.json`` with every member.
+        out: Folder: ``<table>/<data>-<row>/`` for each run, and ``<table>.json`` with every member.
         root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
         budget: Seconds after which no further cell is begun.
         summary: Folder for ``<table>.json`` without the members.
@@ -197,18 +197,19 @@ def _unusable(folder: Path, wanted: Config) -> str:
         stored, _ = read_config(folder)
     except GraphDiffusionError as error:
         return str(error)
-    same = stored.but(device="auto") == wanted.but(device="auto")
+    same = stored.replace(device="auto") == wanted.replace(device="auto")
     return "" if same else f"{folder} was made with other options (see its config.toml)."
 
 
 def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
     """A cell of the results file, in percent."""
-    mean, std = paper.TABLES[cell.table][cell.data, cell.variant]
+    mean, std = paper.TABLES[cell.table][cell.data, cell.row]
     results = found["results"]
     ours = found["test"]
     return {
         "data": cell.data,
-        "variant": cell.variant,
+        "row": cell.row,
+        "model": cell.config.title,
         "preset": cell.preset,
         "mean": ours["mean"],
         "std": ours["std"],
@@ -243,10 +244,10 @@ def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
 
 def _replace(path: Path, table: str, cell: dict[str, Any]) -> None:
     content = read_json(path, "table") if path.exists() else {}
-    key = (cell["data"], cell["variant"])
-    others = [c for c in content.get("cells", []) if (c["data"], c["variant"]) != key]
+    key = (cell["data"], cell["row"])
+    others = [c for c in content.get("cells", []) if (c["data"], c["row"]) != key]
     order = list(paper.TABLES[table])
-    entries = sorted([*others, cell], key=lambda c: order.index((c["data"], c["variant"])))
+    entries = sorted([*others, cell], key=lambda c: order.index((c["data"], c["row"])))
     about = {
         "table": table,
         "source": paper.SOURCE,

@@ -1,9 +1,10 @@
-"""Dense layers whose parameters may be stacked over members, and features that may be sparse."""
+"""Dense layers with parameters that may be stacked over members, and features that may be sparse."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,12 @@ class SparseFeatures:
     def shape(self) -> tuple[int, int]:
         return self.pattern.rows, self.pattern.cols
 
+    def dense(self) -> Tensor:
+        """The matrix ``(n, F)``."""
+        out = self.values.new_zeros(self.shape)
+        out[self.pattern.row.long(), self.pattern.col.long()] = self.values
+        return out
+
     def to(self, device: torch.device | str) -> SparseFeatures:
         return SparseFeatures(self.pattern.to(device), self.values.to(device))
 
@@ -58,6 +65,16 @@ def reset_children(module: nn.Module) -> None:
             reset()
         else:
             reset_children(child)
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def shallow(module: M) -> M:
+    """A copy with parts that can be exchanged without changing the original; all tensors are shared."""
+    other = module.__class__.__new__(module.__class__)
+    other.__dict__ = {**module.__dict__, "_modules": dict(module._modules)}
+    return other
 
 
 class Linear(nn.Module):

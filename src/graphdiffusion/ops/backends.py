@@ -12,18 +12,22 @@ from typing import Literal
 
 from torch import Tensor
 
-from . import torch_backend
+from . import torch as torch_backend
 
 Backend = Literal["torch", "triton"]
 
+_INSTALLED = find_spec("triton") is not None
 _forced: Backend | None = None  # not per thread: the backward pass runs in threads of its own
+
+
+def has_triton(tensor: Tensor) -> bool:
+    """Whether this tensor gets the Triton kernels."""
+    return _INSTALLED and tensor.is_cuda if _forced is None else _forced == "triton"
 
 
 def backend(tensor: Tensor) -> ModuleType:
     """The module of kernels for this tensor's device."""
-    if _forced == "torch" or (_forced is None and not (tensor.is_cuda and _has_triton())):
-        return torch_backend
-    return _triton_backend()
+    return _triton_backend() if has_triton(tensor) else torch_backend
 
 
 @contextmanager
@@ -42,10 +46,5 @@ def use_backend(name: Backend) -> Iterator[None]:
 
 
 @cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
-
-
-@cache
 def _triton_backend() -> ModuleType:
-    return import_module(".triton_backend", __package__)
+    return import_module(".triton", __package__)

@@ -6,10 +6,16 @@ every device, and a training that is interrupted needs no random state to go on.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import torch
 from torch import Tensor
 
+from .autocast import single
 from .backends import backend
-from .torch_backend import random_bits, shift
+from .torch.masks import dropout, random_bits, shift
+from .transforms import Operator
 
 __all__ = ["derive", "dropout_scale", "random_bits"]
 
@@ -37,9 +43,33 @@ def dropout_scale(key: Tensor, shape: tuple[int, ...], rate: Tensor) -> Tensor:
     Returns:
         ``(..., *shape)``.
     """
-    count = 1
-    for size in shape:
-        count *= size
-    flat = key.reshape(-1)
-    kernels = backend(rate)
-    return kernels.dropout(flat, rate.expand(key.shape).reshape(-1), count).reshape(*key.shape, *shape)
+    (rate,) = single(rate)
+    keys, rates = key.reshape(-1), rate.expand(key.shape).reshape(-1)
+    mask = dropout if torch.compiler.is_compiling() else Dropout.apply
+    return mask(keys, rates, math.prod(shape)).reshape(*key.shape, *shape)
+
+
+class Dropout(Operator):
+    """Key and rate ``(L,)`` → ``(L, size)``.
+
+    A factor f is 0 or ``1/(1 − rate)``: its derivative with respect to the rate is f².
+    """
+
+    @staticmethod
+    def forward(key: Tensor, rate: Tensor, size: int) -> Tensor:
+        return backend(rate).dropout(key, rate, size)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (factor,) = ctx.saved_tensors
+        return None, (grads[0] * factor.square()).sum(1), None
+
+    @staticmethod
+    def tangent(ctx: Any, saved: tuple[Any, ...], *tangents: Any) -> Any:
+        (factor,) = saved
+        return factor.square() * tangents[1][:, None]

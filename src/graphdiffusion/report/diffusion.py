@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..diffusivity import ExponentialKernel
-from ..dynamics import Diffusion
+from ..diffusivity.exponential import ExponentialKernel
+from ..equation.diffusion import Diffusion
 from ..graph import Graph
 from ..solvers import integrate
 from .style import new_figure, save
@@ -59,7 +59,7 @@ def plot_diffusion(path: str | os.PathLike[str], *, seed: int = 1) -> Path:
     generator = torch.Generator().manual_seed(seed)
     value = group[:, None] - 1.0
     x = value + 0.6 * torch.randn(len(group), 1, generator=generator)
-    kernel = ExponentialKernel(1, heads=1, attention_dim=1, constant=1.0)
+    kernel = ExponentialKernel(1, heads=1, attention_dim=1, start=1.0, normaliser="softmax", over="rows")
     with torch.no_grad():
         for side in (kernel.query, kernel.key):
             if side.bias is not None:
@@ -73,6 +73,7 @@ def plot_diffusion(path: str | os.PathLike[str], *, seed: int = 1) -> Path:
         figure, axes = new_figure(figsize=(12, 3.1), ncols=len(TIMES))
         for axis, t, state in zip(axes, TIMES, moments, strict=True):
             attention = flow.attention(None, state)
+            assert attention is not None
             colours = _draw(axis, graph, place, state.flatten(), attention)
             axis.set_title(f"t = {t:g}", fontsize=13)
     bar = figure.colorbar(colours, ax=axes, shrink=0.8, pad=0.01, aspect=25)

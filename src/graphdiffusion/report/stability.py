@@ -9,12 +9,14 @@ from pathlib import Path
 
 import torch
 
-from ..diffusivity import ScaledDotProduct
-from ..dynamics import Diffusion
+from ..diffusivity.scaled_dot import ScaledDotProduct
+from ..equation.diffusion import Diffusion
 from ..errors import NonFiniteError, StabilityWarning
 from ..graph import Graph
-from ..solvers import RK4, Euler, SemiImplicitEuler, integrate
-from ..solvers.stepping import FixedStep
+from ..solvers import FixedStep, integrate
+from ..solvers.euler import Euler
+from ..solvers.rk4 import RK4
+from ..solvers.semi_implicit import SemiImplicitEuler
 from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
 
 SCHEMES: dict[str, tuple[type[FixedStep], str, str]] = {
@@ -36,7 +38,9 @@ def step_errors(steps: tuple[float, ...] = STEPS) -> dict[str, list[float]]:
     edges = torch.stack([path, (path + 1) % NODES])
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), NODES)
     x = torch.randn(NODES, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    attention = ScaledDotProduct(4, heads=1, attention_dim=4, constant=0.0).double()
+    attention = ScaledDotProduct(
+        4, heads=1, attention_dim=4, start=0.0, normaliser="softmax", over="rows"
+    ).double()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", StabilityWarning)  # what the picture is about
         flow = Diffusion(attention, linear=True).bind(graph, x)

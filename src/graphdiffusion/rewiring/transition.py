@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
+from ..edges import check_weight, checked_edges
 from ..errors import ArgumentError
-from ..graph import _check_weight, _checked_edges
 
 Normalisation = Literal["sym", "rw"]
 
@@ -25,8 +25,8 @@ def adjacency(
         self_loops: Weight added to the self-loop of every node. A node that no edge enters even then
             is given a self-loop of weight 1, for a stochastic matrix has no empty row.
     """
-    edge_index, n = _checked_edges(edge_index, num_nodes)
-    _check_weight(edge_weight, edge_index)
+    edge_index, n = checked_edges(edge_index, num_nodes)
+    check_weight(edge_weight, edge_index)
     if not 0 <= self_loops < float("inf"):
         raise ArgumentError(f"self_loops must be a finite weight ≥ 0, got {self_loops}.")
     source, target = edge_index.cpu().numpy()

@@ -36,7 +36,10 @@ def solve(
     max_iterations: int,
     stats: Stats,
 ) -> Tensor:
-    """The solution y ``(..., n, d)``; values ``(..., E)``, c ``(..., 1, 1)``, b ``(..., n, d)``."""
+    """The solution y ``(..., n, d)``; values ``(..., E)``, c ``(..., 1, 1 or d)``, b ``(..., n, d)``.
+
+    Members that are not solved are NaN, and noted in ``stats``.
+    """
     wide = (values.double(), c.double(), b.double())
     return _Solve.apply(graph, *wide, False, over, tolerance, max_iterations, stats).to(b.dtype)
 
@@ -69,9 +72,10 @@ class _Solve(Function):
         u = _Solve.apply(graph, values, c, grads[0], not ctx.transpose, *ctx.how)
         d_values = d_c = None
         if ctx.needs_input_grad[1]:
-            left, right = (y, u) if ctx.transpose else (u, y)
-            own = spread(graph, (u * y).sum(-1), ctx.over)
-            d_values = ((score(graph, left, right) - own) * c.squeeze(-1)).sum_to_size(values.shape)
+            scaled = c * u  # c may differ from channel to channel
+            left, right = (y, scaled) if ctx.transpose else (scaled, y)
+            own = spread(graph, (scaled * y).sum(-1), ctx.over)
+            d_values = (score(graph, left, right) - own).sum_to_size(values.shape)
         if ctx.needs_input_grad[2]:
             change = (
                 propagate(graph, values, y, transpose=ctx.transpose) - _degree(graph, values, ctx.over) * y
@@ -109,7 +113,7 @@ def bicgstab(
         return r.norm(dim=-2, keepdim=True)
 
     floor = FLOOR * (1 + c.abs())
-    _require(c, floor)
+    b = torch.where(_beyond_rounding(c, floor, b, stats), torch.nan, b)
     goal = floor.clamp_min(tolerance) * size(b)
     y, r = b, b - apply(b)  # for small c the answer is near b, for large c a smooth part of it
     going = size(r) > goal
@@ -146,23 +150,31 @@ def bicgstab(
             r = torch.where(fresh, b - apply(y), r)
         going = going & (size(r) > goal)
         stats.inner_iterations += 1
-    raise NotConverged(
-        f"the linear solve of the semi-implicit scheme did not reach its tolerance in {max_iterations} "
-        f"iterations at τα = {float(c.max()):g} (residual {float(size(r).max()):.3g}). Take a smaller "
-        "step, loosen the tolerance or raise max_iterations.",
-        going[..., 0, :].any(-1),
-    )
-
-
-def _require(c: Tensor, floor: Tensor) -> None:
-    """Refuse a system in which rounding leaves fewer than six digits."""
-    hopeless = floor > COARSEST
-    if bool(hopeless.any()):
-        raise NotConverged(
-            f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit scheme: "
-            f"rounding would leave a residual of {float(floor.max()):.1g}. Take a smaller step or α.",
-            hopeless[..., 0, 0],
+    failed = going.any(-1, keepdim=True)
+    stats.fail(
+        NotConverged(
+            f"the linear solve of the semi-implicit scheme did not reach its tolerance in {max_iterations} "
+            f"iterations at τα = {float(c.max()):g} (residual {float(size(r).max()):.3g}). Take a smaller "
+            "step, loosen the tolerance or raise max_iterations.",
+            failed[..., 0, 0],
         )
+    )
+    return torch.where(failed, torch.nan, y)
+
+
+def _beyond_rounding(c: Tensor, floor: Tensor, b: Tensor, stats: Stats) -> Tensor:
+    """Members for which rounding leaves fewer than six digits, ``(..., 1, 1)``."""
+    hopeless = (floor > COARSEST).any(-1, keepdim=True)
+    if bool(hopeless.any()) and bool((hopeless & ~torch.isnan(b)).any()):  # noted once, in the first step
+        stats.fail(
+            NotConverged(
+                f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit "
+                f"scheme: rounding would leave a residual of {float(floor.max()):.1g}. Take a smaller step "
+                "or α.",
+                hopeless[..., 0, 0],
+            )
+        )
+    return hopeless
 
 
 def _degree(graph: Graph, values: Tensor, over: Over) -> Tensor:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import torch
 from torch import Tensor
 
-from ..dynamics import Flow
 from ..errors import ArgumentError
+from ..options import Bounds
+from .base import SOLVERS, State, Step
+from .field import Field, described
+from .fixed import FixedStep
 from .linear_solve import solve
-from .solution import MAX_EVALUATIONS, Counted, Field, Stats
-from .stepping import FixedStep, State
+from .solution import Stats
 
 
+@SOLVERS.register("semi-implicit")
 class SemiImplicitEuler(FixedStep):
-    r""":math:`(I - \tau\alpha\bar A(x^{(k)}))\,x^{(k+1)} = x^{(k)} + \tau f(x^{(k)})`, equation (8).
+    r"""Semi-implicit Euler, equation (8).
 
-    f stands for the terms other than diffusion. Order 1. Stable for every τ (theorem 2). A sparse
-    linear system is solved in each step; its gradient comes from the implicit function theorem, so
-    memory does not grow with the iterations.
+    .. math:: (I - \tau\alpha\bar A(x^{(k)}))\,x^{(k+1)} = x^{(k)} + \tau f(x^{(k)})
+
+    with :math:`\bar A = A - I`; f stands for the terms other than diffusion. Order 1. Stable for every τ
+    (theorem 2). A sparse linear system is solved in each step; its gradient comes from the implicit
+    function theorem, so memory does not grow with the iterations.
 
     Args:
-        step_size: The largest step τ.
         tolerance: Relative residual of the linear solve, which is computed in float64; by default 1e-8 for
             a state in float32, 1e-12 in float64. Rounding leaves 2e-15 τα, however small it is.
         max_iterations: Iterations allowed in one solve.
@@ -31,37 +37,37 @@ class SemiImplicitEuler(FixedStep):
 
     def __init__(
         self,
-        step_size: float = 1.0,
+        step_size: Annotated[float, Bounds(0, above=True)] = 1.0,
         *,
         tolerance: float | None = None,
-        max_iterations: int = 1000,
-        max_evaluations: int = MAX_EVALUATIONS,
-        max_steps: int | None = None,
+        max_iterations: Annotated[int, Bounds(1)] = 1000,
+        **more: Any,
     ) -> None:
-        super().__init__(step_size, max_evaluations=max_evaluations, max_steps=max_steps)
+        super().__init__(step_size, **more)
         if tolerance is not None and not 0 < tolerance < 1:
             raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
         self.tolerance, self.max_iterations = tolerance, max_iterations
 
-    def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> State:
+    def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> Step:
         (x,) = state
-        flow = field.field if isinstance(field, Counted) else field
-        if not isinstance(flow, Flow):
-            raise ArgumentError(
-                "SemiImplicitEuler needs the structure of the equation: pass Diffusion(...).bind(graph, x0)"
-                f", got {type(flow).__name__}."
-            )
+        if torch._C._are_functorch_transforms_active():
+            raise ArgumentError("SemiImplicitEuler does not work inside torch.func: take another scheme.")
         stats.evaluations += 1
-        forcing = flow.forcing(t, x)
-        tolerance = self.tolerance or (1e-12 if x.dtype == torch.float64 else 1e-8)
+        parts: Any = getattr(field, "stiff", lambda t, x: None)(t, x)
+        if parts is None:
+            raise ArgumentError(
+                "SemiImplicitEuler needs diffusion with a stochastic matrix, apart from the other terms: "
+                "pass Diffusion(...).bind(graph, x0) with normaliser softmax or squareplus, got "
+                f"{described(field)}."
+            )
         new = solve(
-            flow.graph,
-            flow.attention(t, x),
-            h * flow.alpha(t),
-            x if forcing is None else torch.addcmul(x, forcing, h),
-            over=flow.equation.diffusivity.over,
-            tolerance=tolerance,
+            field.graph,  # type: ignore[attr-defined]
+            parts.values,
+            h * parts.coefficient,
+            x if parts.rest is None else torch.addcmul(x, parts.rest, h),
+            over=parts.over,
+            tolerance=self.tolerance or (1e-12 if x.dtype == torch.float64 else 1e-8),
             max_iterations=self.max_iterations,
             stats=stats,
         )
-        return (new,)
+        return Step((new,), (x,), None, lambda theta: torch.lerp(x, new, theta.to(x.dtype)))

@@ -1,60 +1,21 @@
-"""What an integration gives back, and the problem that a solver is handed."""
+"""What an integration gives back, and what it cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 
-from ..errors import TooManyEvaluations
+from ..errors import SolverError, TooManyEvaluations
 
-MAX_EVALUATIONS = 1_000_000  # of the right-hand side, where their number is known beforehand
-
-Field = Callable[[Tensor, Tensor], Tensor]
-
-
-@runtime_checkable
-class BoundField(Protocol):
-    """f(t, x) that names the tensors it depends on; :class:`graphdiffusion.dynamics.Flow` is one."""
-
-    def __call__(self, t: Tensor, x: Tensor) -> Tensor: ...
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]: ...
-
-    def rebound(self, tensors: Sequence[Tensor]) -> BoundField: ...
-
-
-@dataclass(frozen=True, eq=False)
-class ModuleField:
-    """A module called as ``module(t, x)``, as a :class:`BoundField`."""
-
-    module: nn.Module
-    parameters: dict[str, Tensor] | None = None
-
-    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
-        if self.parameters is None:
-            return self.module(t, x)
-        return functional_call(self.module, self.parameters, (t, x))
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        return tuple(p for p in self.module.parameters() if p.requires_grad)
-
-    def rebound(self, tensors: Sequence[Tensor]) -> ModuleField:
-        left = iter(tensors)
-        own = self.module.named_parameters()
-        return ModuleField(self.module, {k: next(left) if p.requires_grad else p for k, p in own})
+MAX_EVALUATIONS = 10_000  # in one integral, of every scheme: each keeps a state for the backward pass
 
 
 @dataclass
 class Stats:
-    """What an integration cost.
+    """What an integration cost, and the members for which it failed.
 
     Attributes:
         evaluations: Calls of the right-hand side; for the exponential solver, sparse products.
@@ -64,6 +25,8 @@ class Stats:
         last_step: Size of the last step, one for each member.
         spent: Evaluations that an adaptive scheme would have needed for each member alone.
         lost: Time at which an adaptive scheme first met a state that is NaN or infinite; ∞ where none was.
+        failures: What went wrong, each with the mask of the failed members; their state is NaN.
+        strict: Raise a failure at once.
     """
 
     evaluations: int = 0
@@ -73,6 +36,14 @@ class Stats:
     last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
     spent: Tensor = field(default_factory=lambda: torch.zeros(()), repr=False)
     lost: float = field(default=math.inf, repr=False)
+    failures: list[SolverError] = field(default_factory=list, repr=False)
+    strict: bool = field(default=True, repr=False)
+
+    def fail(self, error: SolverError) -> None:
+        """Note that some members could not be integrated, ``error.members``; raised if ``strict``."""
+        if self.strict:
+            raise error
+        self.failures.append(error)
 
 
 @dataclass(frozen=True)
@@ -89,24 +60,20 @@ class Solution:
     stats: Stats
     states: Tensor | None = None
 
-
-class Counted:
-    """A field that counts its evaluations and stops at a limit."""
-
-    def __init__(self, field: Field, stats: Stats, limit: int | None) -> None:
-        self.field, self.stats, self.limit = field, stats, limit
-
-    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
-        self.stats.evaluations += 1
-        if self.limit is not None and self.stats.evaluations > self.limit:
-            raise too_many_evaluations(self.limit)
-        return self.field(t, x)
+    @property
+    def failed(self) -> Tensor:
+        """Members that could not be integrated: bool, of the leading dimensions of the state."""
+        failed = torch.zeros(self.state.shape[:-2], dtype=torch.bool, device=self.state.device)
+        for error in self.stats.failures:
+            if error.members is not None:
+                failed = failed | error.members
+        return failed
 
 
 def too_many_evaluations(limit: int, members: Tensor | None = None) -> TooManyEvaluations:
     return TooManyEvaluations(
         f"the integration takes more than max_evaluations={limit} evaluations of the right-hand side: the "
-        "dynamics may have turned stiff or hold randomness (dropout), or a learnt T has grown. Loosen rtol "
+        "dynamics may have become stiff or hold randomness (dropout), or a learnt T has grown. Loosen rtol "
         "and atol, take larger steps, use SemiImplicitEuler or (linear model) Exponential, or raise "
         "max_evaluations.",
         members,

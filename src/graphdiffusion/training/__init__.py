@@ -1,4 +1,4 @@
-"""Training: configuration, population, trainer, and what a run leaves behind."""
+"""Training: configuration, population, trainer, and the files of a run."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from .chunks import RunFolder
     from .folder import open_folder
     from .population import Population
-    from .problem import Member, Problem, build_model, load_problem, pick_device, protocol
+    from .problem import Member, Problem, load_problem, pick_device, protocol
     from .runs import Run, load_run
     from .summary import Result
+    from .template import build_model
     from .trainer import Trainer, Watcher
 
 __all__ = [
@@ -37,9 +38,10 @@ _HOMES = {
     "chunks": ("RunFolder",),
     "folder": ("open_folder",),
     "population": ("Population",),
-    "problem": ("Member", "Problem", "build_model", "load_problem", "pick_device", "protocol"),
+    "problem": ("Member", "Problem", "load_problem", "pick_device", "protocol"),
     "runs": ("Run", "load_run"),
     "summary": ("Result",),
+    "template": ("build_model",),
     "trainer": ("Trainer", "Watcher"),
 }
 

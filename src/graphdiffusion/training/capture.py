@@ -1,8 +1,7 @@
-"""A training step as a CUDA graph: one launch instead of thousands."""
+"""One CUDA graph for a whole epoch: nothing is read from the device between two of its kernels."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +9,11 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
 
+from ..errors import SolverError
 from ..graph import Graph
-from ..nn.diffusion import SHORTEST
-from ..ops import torch_backend
+from ..ops import torch as torch_backend
 from ..ops.backends import backend
-from ..solvers import Exponential, FixedStep
-from ..solvers.exponential import default_tolerance, number_of_terms
 from .optimisers import REACH
 
 if TYPE_CHECKING:
@@ -32,82 +28,71 @@ _seen: WeakKeyDictionary[Graph, set[tuple[Config, int]]] = WeakKeyDictionary()
 
 
 def can_capture(population: Population) -> bool:
-    """On CUDA with our kernels, for solvers whose shape of computation does not depend on the state."""
-    solver = population.face.model.diffusion.solver
-    gradient = population.face.model.diffusion.gradient
+    """On CUDA with our kernels, for models that say that a step may be captured."""
+    stack = population.stack
     on_gpu = population.loss.device.type == "cuda" and backend(population.loss) is not torch_backend
-    # the corrector of an implicit scheme asks the device whether it has converged
-    fixed = isinstance(solver, FixedStep) and solver.explicit
-    known = fixed or isinstance(solver, Exponential)
-    return on_gpu and gradient == "backprop" and known and has_bound(population)
+    return on_gpu and stack.model.capturable and bool(stack.takes_members()) and has_bound(population)
 
 
 def has_bound(population: Population) -> bool:
-    """Whether it is known before an update how much room the solver needs after it."""
-    return math.isfinite(REACH[population.config.optimiser]) or not learns_room(population)
+    """Whether it is known before an update how much room the model needs after it."""
+    learns = population.stack.model.learns_capacity()
+    return math.isfinite(REACH[population.config.optimiser]) or not learns
 
 
-def learns_room(population: Population) -> bool:
-    """Whether training changes how much room the solver needs."""
-    learnt = {"model.diffusion.time"}
-    if isinstance(population.face.model.diffusion.solver, Exponential):
-        learnt.add("model.diffusion.equation.alpha.raw")
-    return not learnt.isdisjoint(population.parameters)
+def needed_room(population: Population) -> int | None:
+    """Products or steps of the member that needs most, in this step; ``None`` where nothing varies.
+
+    It trains with the parameters of now and validates with the next: they may grow by one update.
+
+    Raises:
+        SolverError: a member needs more than it may take.
+    """
+    optimiser = population.optimiser
+    reach = REACH[population.config.optimiser] if population.stack.model.learns_capacity() else 0.0
+    furthest = max(population.fractions or [1.0])
+    return population.stack.call(
+        "capacity", population.stack.tensors, reach * optimiser.rate.double(), furthest
+    )
 
 
 class CapturedStep:
-    """Replays :meth:`Population.compute`; captured anew when the solver needs more room, or much less."""
+    """Replays :meth:`Population.compute`; captured anew when the model needs more room, or much less."""
 
     def __init__(self, population: Population) -> None:
         self.population = population
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.room = -1
+        self.room: int | None = None
         self.spare = 0  # once more was needed than there was room for, more may be needed again
 
-    def replay(self) -> None:
+    def replay(self) -> bool:
+        """Take a step; False if it cannot be captured this time, and nothing was done."""
         seen = _seen.setdefault(self.population.problem.graph, set())
         shape = (self.population.config, len(self.population))
         if shape not in seen:  # what a first step prepares can be no part of a capture
-            self.population.compute()
             seen.add(shape)
-            return
-        if self.graph is None or learns_room(self.population):
-            needed = self._needed()
-            left = self.population.config.epochs - self.population.epochs_done
-            if self.graph is not None and needed > self.room:
-                self.spare = GROWTH
-            unused = self.room - needed - self.spare
-            if self.graph is None or needed > self.room or unused * left > COST * self.room:
-                self._capture(needed + self.spare)
+            return False
+        if self.graph is None or self.population.stack.model.learns_capacity():
+            try:
+                needed = needed_room(self.population)
+            except SolverError:  # the step itself finds the members
+                return False
+            if self._recapture(needed):
+                self._capture(None if needed is None else needed + self.spare)
         assert self.graph is not None
         self.graph.replay()
+        return True
 
-    def _needed(self) -> int:
-        """Products or steps of the member that needs most, in this step.
+    def _recapture(self, needed: int | None) -> bool:
+        if self.graph is None or needed is None or self.room is None:
+            return self.graph is None
+        if needed > self.room:
+            self.spare = GROWTH
+            return True
+        left = self.population.config.epochs - self.population.epochs_done
+        return (self.room - needed - self.spare) * left > COST * self.room
 
-        It trains with the parameters of now and validates with the next: they may grow by one update.
-        """
-        layer = self.population.face.model.diffusion
-        optimiser = self.population.optimiser
-        reach = REACH[self.population.config.optimiser] * optimiser.rate.double()
-        time = self._grown("model.diffusion.time", reach).clamp_min(SHORTEST)
-        longest = time * max(self.population.fractions or [1.0])
-        if isinstance(layer.solver, Exponential):
-            alpha = self._grown("model.diffusion.equation.alpha.raw", reach)
-            alpha = torch.sigmoid(alpha) if layer.equation.alpha.bounded else alpha
-            tolerance = default_tolerance(torch.float32)
-            return number_of_terms(alpha * longest, tolerance, layer.solver.max_evaluations)
-        assert isinstance(layer.solver, FixedStep)
-        return layer.solver.longest(layer.solver.steps(longest))
-
-    def _grown(self, name: str, reach: Tensor) -> Tensor:
-        """A number of each member, ``(P,)``, as large as one update can make it if it is learnt."""
-        learnt = self.population.parameters.get(name)
-        value = self.population.constants[name] if learnt is None else learnt
-        value = value.detach().double().flatten()
-        return value if learnt is None else value + reach
-
-    def _capture(self, room: int) -> None:
+    def _capture(self, room: int | None) -> None:
         self.room = room
         self.graph = None  # its memory can be used again
         graph = torch.cuda.CUDAGraph()
@@ -121,17 +106,13 @@ class CapturedStep:
 
 
 @contextmanager
-def with_capacity(population: Population, room: int) -> Iterator[None]:
-    """Inside, the solver takes so many steps or products, whatever T is."""
-    layer = population.face.model.diffusion
-    plain, fixed = layer.solver, copy.copy(layer.solver)
-    if isinstance(fixed, Exponential):
-        fixed.terms = room
-    else:
-        assert isinstance(fixed, FixedStep)
-        fixed.max_steps = room
-    layer.solver = fixed
+def with_capacity(population: Population, room: int | None) -> Iterator[None]:
+    """Inside, the model has so much room for steps or products, whatever T is."""
+    face = population.stack.face
+    plain = face.model
+    if room is not None:
+        face.model = plain.with_capacity(room)
     try:
         yield
     finally:
-        layer.solver = plain
+        face.model = plain

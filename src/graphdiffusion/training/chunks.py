@@ -19,9 +19,10 @@ from ..files import is_part
 from .config import Config
 from .journal import Journal
 from .population import Population
-from .problem import Member, Problem, stacked_template
+from .problem import Member, Problem
 from .storage import MEND, check_finite, check_tensors, read_tensors, write_json, write_tensors
 from .summary import Result, summarise
+from .template import stacked_template
 
 CHECKPOINT, CHUNKS = "checkpoint.safetensors", "chunks"
 
@@ -184,9 +185,7 @@ def _load(
 ) -> None:
     """Bring a population to the state of a checkpoint; members that have finished are added to ``done``."""
     members = population.members
-    own = {
-        k.removeprefix("now/model."): v[0] for k, v in population.state().items() if k.startswith("now/")
-    }
+    own = {name: value for name in population.stack.saved for value in [population.stack.tensors[name][0]]}
     wanted: dict[str, Tensor] = {}
     for entry in note["done"]:
         result = Result.parse(entry)

@@ -1,186 +1,91 @@
-"""One dataclass describes a training: it drives the library, TOML files and the command line."""
+"""One configuration describes a training: it drives the library, TOML files and the command line.
+
+Its options are those of data, rewiring and training (``choices.py``), those of the model that is chosen,
+and those of the classes that the model's options name, which stand beside these classes.
+"""
 
 from __future__ import annotations
 
-import difflib
 import json
-import math
-import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ArgumentError, ConfigError
+from ..nn import MODELS, Model
+from ..options import components, nearest, options_of
+from ..plugins import used_plugins
+from .choices import MOST_SEEDS, all_options, applicable, not_chosen
 
-
-def _option(
-    default: Any, help: str, group: str, low: float | None = None, high: float | None = None
-) -> Any:
-    meta = {"help": help, "group": group, "low": low, "high": high}
-    return field(default=default, metadata=meta)
-
-
-# A split has its own seed, below MOST_SEEDS, and MOST_INITS seeds for its initialisations: no two trainings
-# of a run share one, and those of a search, which begin at MOST_SEEDS, are others.
-MOST_SEEDS, MOST_INITS = 1_000_000, 1_000
-
-# Bounds of options that have no others: products of whole numbers fit in 64 bits, numbers in float32.
-_LARGEST = {int: 2**31 - 1, float: 3.4e38}
+# options of the training in which the members of a population may differ, whatever the model
+PER_MEMBER = ("rate", "decay", "label_rate")
 
 
-@dataclass(frozen=True)
 class Config:
-    """Everything that determines a training. Defaults are the best settings we know for Cora."""
+    """Everything that determines a training. Defaults are the best settings we know for Cora.
 
-    data: str = _option("cora-embedded", "Data set by name, or path of a folder or .npz file.", "data")
-    lcc: bool = _option(True, "Keep only the largest connected component of a named data set.", "data")
-    split: Literal["random", "planetoid", "given"] = _option(
-        "random",
-        "Random splits, Planetoid's fixed one, or the masks given with the data, "
-        "which an own graph that has them takes by default.",
-        "data",
-    )
-    splits: int = _option(5, "Number of random splits.", "data", 1)
-    inits: int = _option(1, "Initialisations for each split.", "data", 1, MOST_INITS)
-    seed: int = _option(0, "First seed of splits and initialisations.", "data", 0, MOST_SEEDS - 1)
-    development: int = _option(0, "Nodes for training and validation; 0: the paper's.", "data", 0)
-    per_class: int = _option(
-        0,
-        "Training nodes of each class in a random split; 0: the paper's 20, fewer on a small graph.",
-        "data",
-        0,
-    )
-    directed: bool = _option(False, "Keep the directions of the edges of one's own graph.", "data")
-    self_loops: float = _option(
-        1.0, "Weight of the self-loop of every node (with reweight); 0: no loops.", "data", 0
-    )
+    Options are attributes. An option that the chosen classes do not have is refused.
+    """
 
-    variant: Literal["linear", "nonlinear", "nonlinear-rewired"] = _option(
-        "linear", "GRAND-l, GRAND-nl or GRAND-nl-rw.", "model"
-    )
-    hidden: int = _option(80, "Channels of the diffused state.", "model", 1)
-    time: float = _option(18.3, "Integration time T, the depth of the model.", "model", 0)
-    learn_time: bool = _option(False, "Learn T.", "model")
-    diffusivity: Literal["scaled-dot", "bahdanau", "cosine", "pearson", "exponential", "laplacian"] = (
-        _option("scaled-dot", "Attention function.", "model")
-    )
-    heads: int = _option(8, "Attention heads.", "model", 1)
-    attention_dim: int = _option(128, "Width of all heads together.", "model", 1)
-    scale: Literal["sqrt", "dim"] = _option("sqrt", "Scaled dot: divide by √d_k or by d_k.", "model")
-    normaliser: Literal["softmax", "squareplus"] = _option("squareplus", "Edge normaliser.", "model")
-    over: Literal["rows", "columns"] = _option("columns", "What sums to one.", "model")
-    reweight: bool = _option(True, "Multiply the attention by edge weights, if there are any.", "model")
-    alpha: float = _option(0.5, "Start of α, learnt in (0, 1); 1: fixed at 1.", "model", 0, 1)
-    source: bool = _option(True, "Add the source term βx₀ with learnt β.", "model")
-    detach_source: bool = _option(False, "No gradient through the source's x₀.", "model")
-    input_dropout: float = _option(0.5, "Dropout of the input features.", "model", 0, 0.999)
-    dropout: float = _option(0.05, "Dropout before the decoder.", "model", 0, 0.999)
-    mlp: bool = _option(False, "Two hidden layers in the encoder.", "model")
-    batch_norm: bool = _option(False, "Batch normalisation after the encoder.", "model")
-    augment: int = _option(0, "Zero channels added for the diffusion (ANODE).", "model", 0)
-    relu: bool = _option(True, "ReLU before the decoder.", "model")
-    label_rate: float = _option(
-        0.0, "Share of training labels given as input features; 0: none.", "model", 0, 0.999
-    )
-    kinetic: float = _option(0.0, "Weight of the kinetic-energy regulariser.", "model", 0)
-    jacobian: float = _option(0.0, "Weight of the Jacobian-norm regulariser.", "model", 0)
+    def __init__(self, **options: Any) -> None:
+        self._settle({}, options)
 
-    rewire: Literal["none", "ppr", "heat"] = _option(
-        "none", "Densify the graph by diffusion first.", "rewiring"
-    )
-    rewire_alpha: float = _option(0.15, "Teleport probability of personalised PageRank.", "rewiring", 0, 1)
-    rewire_t: float = _option(3.0, "Time of the heat kernel.", "rewiring", 0)
-    rewire_k: int = _option(32, "Entries kept for each node.", "rewiring", 1)
-    keep: float = _option(0.9, "nonlinear-rewired: share of edges kept by attention.", "rewiring", 0, 1)
-    threshold: float = _option(
-        0.0, "nonlinear-rewired: keep edges of attention above this instead; 0: off.", "rewiring", 0, 1
-    )
-    mass: float = _option(
-        0.0,
-        "nonlinear-rewired: keep edges that hold this share of attention instead; 0: off.",
-        "rewiring",
-        0,
-        1,
-    )
+    def _settle(self, inherited: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        check_names(given)
+        try:
+            chosen = {**inherited, **given}
+            known = applicable(chosen)
+            for name in given:
+                if name not in known:
+                    raise ArgumentError(not_chosen(name))
+            values = {name: o.check(chosen.get(name, o.default)) for name, o in known.items()}
+        except ArgumentError as error:
+            raise ConfigError(str(error)) from None
+        self.__dict__.update(values)
+        self._check_together()
 
-    solver: Literal[
-        "auto",
-        "exponential",
-        "dopri5",
-        "bosh3",
-        "heun21",
-        "euler",
-        "midpoint",
-        "heun",
-        "rk4",
-        "adams-bashforth",
-        "adams-moulton",
-        "semi-implicit",
-    ] = _option("auto", "Scheme; auto: the closed form for the linear variant, else dopri5.", "solver")
-    step_size: float = _option(1.0, "Step τ of the fixed-step schemes.", "solver", 0)
-    rtol: float = _option(
-        1e-3, "Relative tolerance of the adaptive schemes and of Adams-Moulton.", "solver", 0
-    )
-    atol: float = _option(1e-4, "Absolute tolerance likewise.", "solver", 0)
-    gradient: Literal["backprop", "checkpoint", "adjoint"] = _option(
-        "backprop", "How gradients are computed.", "solver"
-    )
-    adjoint_rtol: float = _option(1e-4, "Relative tolerance of the adjoint.", "solver", 0)
-    adjoint_atol: float = _option(1e-6, "Absolute tolerance of the adjoint.", "solver", 0)
-    max_evaluations: int = _option(5000, "Evaluations allowed in one integration.", "solver", 1)
-
-    optimiser: Literal["adam", "adamax", "rmsprop", "sgd"] = _option("adamax", "Optimiser.", "training")
-    rate: float = _option(0.02, "Learning rate.", "training", 0)
-    decay: float = _option(0.005, "Weight decay.", "training", 0)
-    epochs: int = _option(100, "Most epochs.", "training", 1)
-    patience: int = _option(0, "Stop after so many epochs without improvement; 0: never.", "training", 0)
-    sweep: float = _option(
-        0.0,
-        "Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.",
-        "training",
-        0,
-    )
-    sweep_points: int = _option(12, "Number of times in the sweep.", "training", 2)
-    device: Literal["auto", "cpu", "cuda"] = _option("auto", "Where to compute.", "training")
-
-    def __post_init__(self) -> None:
-        hints = _hints()
-        for f in fields(self):
-            object.__setattr__(
-                self, f.name, _coerced(f.name, getattr(self, f.name), hints[f.name], f.metadata)
-            )
-        for name in ("time", "rate", "step_size"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be greater than 0, got {getattr(self, name)}.")
-        if self.alpha == 0:
-            raise ConfigError("alpha must lie in (0, 1]: with 0 nothing diffuses.")
+    def _check_together(self) -> None:
         last = self.seed + (self.splits if self.split == "random" else 1)
         if last > MOST_SEEDS:
             raise ConfigError(
                 f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {self.splits}: larger "
                 "seeds belong to searches."
             )
-        if self.attention_dim % self.heads:
-            raise ConfigError(
-                f"attention_dim must be a multiple of heads, got {self.attention_dim} and {self.heads}."
-            )
-        if self.solver == "exponential" and self.variant != "linear":
-            raise ConfigError("solver exponential is for the linear variant only; take dopri5 or rk4.")
-        if self.threshold and self.mass:
-            raise ConfigError(f"give threshold or mass, not both; got {self.threshold} and {self.mass}.")
-        if self.keep == 0:
-            raise ConfigError("keep must lie in (0, 1]: with 0 no edge would be left.")
-        if self.rtol == 0 and self.atol == 0:
-            raise ConfigError("rtol and atol must not both be 0.")
+        model = MODELS[self.model]
+        for option, able, verb in (
+            ("label_rate", model.takes_labels, "take labels as features"),
+            ("sweep", model.takes_sweep, "give results at several times"),
+        ):
+            if getattr(self, option) and not able:
+                raise ConfigError(
+                    f"{option} is {getattr(self, option):g}, but the model {self.model} does not {verb}: "
+                    f"leave {option} out."
+                )
+        self._check_model()
+
+    def _check_model(self) -> None:
+        """Meet now what the classes refuse for a combination of options."""
+        from .template import model_template
+
+        try:
+            model_template(self, 1, 1)
+        except ArgumentError as error:
+            raise ConfigError(str(error)) from None
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From names and values; an unknown name is answered with the nearest known one."""
-        check_names(values)
-        return cls(**values)
+    def from_dict(cls, given: Mapping[str, Any], inherited: Mapping[str, Any] | None = None) -> Config:
+        """From names and values.
+
+        Args:
+            given: Options; one that the chosen classes do not have is refused.
+            inherited: Options below them, for example of a preset; those that the chosen classes do not
+                have are left out.
+        """
+        config = cls.__new__(cls)
+        check_names(inherited or {})
+        config._settle(inherited or {}, given)
+        return config
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Config:
@@ -190,25 +95,69 @@ class Config:
         """All options as TOML, under the headings of their groups (as comments)."""
         lines: list[str] = []
         group = ""
-        for f in fields(self):
-            if f.metadata["group"] != group:
-                group = f.metadata["group"]
+        for name, option in applicable(self.to_dict()).items():
+            if option.group != group:
+                group = option.group
                 lines.append(f"\n# {group}" if lines else f"# {group}")
-            lines.append(f"{f.name} = {_toml(getattr(self, f.name))}")
+            lines.append(f"{name} = {_toml(getattr(self, name))}")
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(self.__dict__)
 
-    def but(self, **changes: Any) -> Config:
-        """A copy with some options changed."""
-        check_names(changes)
-        return replace(self, **changes)
+    def replace(self, **changes: Any) -> Config:
+        """A copy with some options changed; those that the classes chosen now do not have are left out."""
+        return Config.from_dict(changes, self.to_dict())
 
+    @property
+    def model_class(self) -> type[Model]:
+        return MODELS[self.model]
 
-@cache
-def _hints() -> dict[str, Any]:
-    return get_type_hints(Config)
+    @property
+    def model_options(self) -> dict[str, Any]:
+        """The options of the model and of the classes that they name."""
+        values = self.to_dict()
+        own = {n for part in components(self.model_class, values) for n in options_of(part)}
+        return {name: value for name, value in values.items() if name in own}
+
+    @property
+    def per_member(self) -> tuple[str, ...]:
+        """Options in which the members of a population may differ."""
+        parts = components(self.model_class, self.to_dict())
+        names = [name for part in parts for name in getattr(part, "per_member", ())]
+        return (*PER_MEMBER, *dict.fromkeys(name for name in names if name in self.__dict__))
+
+    @property
+    def plugins(self) -> list[dict[str, str]]:
+        """Name and SHA-256 of the plug-ins that the chosen classes come from."""
+        return used_plugins(components(self.model_class, self.to_dict()))
+
+    @property
+    def row(self) -> str:
+        """The name under which presets and tables know the model with its options."""
+        return self.model_class.row(self.to_dict())
+
+    @property
+    def title(self) -> str:
+        """The name of the model that is shown."""
+        return self.model_class.title(self.to_dict())
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"this configuration has no option {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a configuration does not change: take replace({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.items()))
+
+    def __repr__(self) -> str:
+        defaults = {name: o.default for name, o in applicable(self.to_dict()).items()}
+        changed = (f"{k}={v!r}" for k, v in self.__dict__.items() if v != defaults[k])
+        return f"Config({', '.join(changed)})"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -231,7 +180,8 @@ def parse_toml(content: str, origin: str) -> dict[str, Any]:
 
 
 def check_names(names: Iterable[str]) -> None:
-    known = [f.name for f in fields(Config)]
+    """Refuse names that are no option of any class."""
+    known = all_options()
     for name in names:
         if name == "root":
             raise ConfigError(
@@ -239,66 +189,9 @@ def check_names(names: Iterable[str]) -> None:
                 "give --root, or set GRAND_DATA."
             )
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+            near = nearest(name, known)
+            hint = f"did{near.removeprefix(' Did')}" if near else f"known: {', '.join(known)}."
             raise ConfigError(f"unknown option {name!r}: {hint}")
-
-
-def _coerced(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        if not isinstance(value, str) or value not in choices:
-            near = difflib.get_close_matches(value if isinstance(value, str) else "", choices, 1)
-            hint_text = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(
-                f"{name} must be one of {', '.join(choices)}, got {_shown(value)}.{hint_text}"
-            )
-        return value
-    if not isinstance(value, bool):  # numbers of NumPy are numbers too
-        if hint is float and isinstance(value, numbers.Real):
-            try:
-                value = float(value)
-            except OverflowError:
-                value = math.inf
-        elif hint is int and isinstance(value, numbers.Integral):
-            value = int(value)
-    if type(value) is not hint:
-        raise ConfigError(f"{name} must be {_article(hint)}, got {_shown(value)}.")
-    if hint is str:
-        _check_text(name, value)
-    elif hint is not bool:
-        _check_bounds(name, value, meta["low"], meta["high"])
-    return value
-
-
-def _check_text(name: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # a path of other bytes, which no configuration file can hold
-        raise ConfigError(f"{name} must be text in UTF-8, got {value!r}.") from None
-
-
-def _check_bounds(name: str, value: float, low: float | None, high: float | None) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name} must be finite, got {value}.")
-    if (low is not None and value < low) or (high is not None and value > high):
-        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise ConfigError(f"{name} must be {bounds}, got {_shown(value)}.")
-    if value > _LARGEST[type(value)]:
-        raise ConfigError(f"{name} must be at most {_LARGEST[type(value)]}, got {_shown(value)}.")
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, cut where it is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # whole numbers of thousands of digits have no decimal form
-        text = f"a number of {value.bit_length()} bits"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _article(hint: type) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
 
 
 def _toml(value: Any) -> str:

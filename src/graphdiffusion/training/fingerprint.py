@@ -16,7 +16,7 @@ from ..errors import ConfigError, DataError
 from .config import Config
 from .storage import MEND, digest, read_json, tensor_digest, write_json
 
-FORMAT = 2  # of run folders; raise it when older ones can no longer be read
+FORMAT = 3  # of run folders; raise it when older ones can no longer be read
 
 # parts of the data, as messages name them, and the attributes that hold them
 _PARTS = {
@@ -37,15 +37,17 @@ class Fingerprint:
 
     Attributes:
         options: All options of the configuration.
+        plugins: Name and SHA-256 of the plug-ins that its classes come from.
         data: Size and SHA-256 of each part of the data, ``None`` for a part that it does not have.
     """
 
     options: dict[str, Any]
+    plugins: list[dict[str, str]]
     data: dict[str, Any]
 
     @classmethod
     def of(cls, config: Config, data: Data) -> Fingerprint:
-        return cls(config.to_dict(), data_digests(data))
+        return cls(config.to_dict(), config.plugins, data_digests(data))
 
     @classmethod
     def read(cls, folder: Path) -> Fingerprint:
@@ -58,19 +60,23 @@ class Fingerprint:
         found = read_json(path, "fingerprint")
         if found.get("format") != FORMAT:
             raise DataError(f"{folder} was written by another version: train again in another folder.")
-        options, data = found.get("options"), found.get("data")
-        if not isinstance(options, dict) or not isinstance(data, dict) or not _are_digests(data):
+        parts: tuple[Any, ...] = tuple(found.get(key) for key in ("options", "plugins", "data"))
+        options, plugins, data = parts
+        known = isinstance(options, dict) and isinstance(data, dict) and _are_digests(data)
+        if not known or not _are_plugins(plugins):
             raise DataError(f"{path} was not written by a training: {MEND}.")
-        return cls(options, data)
+        return cls(options, plugins, data)
 
     def write(self, folder: Path) -> None:
-        content = {"format": FORMAT, "options": self.options, "data": self.data}
+        content = {
+            "format": FORMAT, "options": self.options, "plugins": self.plugins, "data": self.data,
+        }  # fmt: skip
         write_json(folder / "fingerprint.json", "fingerprint", content)
 
     @property
     def run(self) -> str:
         """Identifies the run in its other files."""
-        return digest([self.options, self.data])
+        return digest([self.options, self.plugins, self.data])
 
     def check_options(self, config: Config, folder: Path) -> None:
         """Refuse a configuration that has been edited since the run began."""
@@ -115,6 +121,16 @@ def _change(part: str, before: Any, now: Any) -> str:
     """A part that has changed, with its sizes where they tell something."""
     sizes = [found["size"] if found else "none" for found in (before, now)]
     return part if sizes[0] == sizes[1] else f"{part} ({sizes[0]} then, {sizes[1]} now)"
+
+
+def _are_plugins(found: Any) -> bool:
+    """Whether this has the form of ``Config.plugins``."""
+    return isinstance(found, list) and all(
+        isinstance(entry, dict)
+        and entry.keys() == {"name", "sha256"}
+        and all(isinstance(text, str) for text in entry.values())
+        for entry in found
+    )
 
 
 def _are_digests(data: Mapping[str, Any]) -> bool:

@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 from ..data import is_dataset
 from ..errors import ConfigError, DataError, GraphDiffusionError
 from ..files import is_part, naming, write_bytes
+from ..plugins import require_plugins
 from .chunks import CHECKPOINT, CHUNKS, RunFolder, clear_leftovers, leftovers
 from .config import Config
 from .fingerprint import Fingerprint
@@ -82,13 +83,14 @@ def _check_same(folder: Path, config: Config, data: Data) -> Fingerprint:
 def read_config(folder: Path) -> tuple[Config, Fingerprint]:
     """The options of the run in a folder, checked to be those that it began with."""
     fingerprint = Fingerprint.read(folder)
+    require_plugins(fingerprint.plugins, f"the run in {folder}")
     config = Config.from_toml(folder / "config.toml")
     fingerprint.check_options(config, folder)
     return config, fingerprint
 
 
 def require_place(config: Config) -> None:
-    """Refuse a run whose own graph no longer lies where it was."""
+    """Refuse a run on an own graph that is no longer where it was."""
     if not is_dataset(config.data) and not Path(config.data).exists():
         raise DataError(
             f"the graph of the run is no longer at {config.data}: put it back (grand predict takes it from "

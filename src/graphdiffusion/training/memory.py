@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -12,9 +11,9 @@ import torch
 
 from ..errors import NotEnoughMemory
 from ..nn import SparseFeatures
-from ..solvers.exponential import default_tolerance, number_of_terms
 from .config import Config
-from .problem import Member, Problem, model_template
+from .problem import Member, Problem
+from .template import model_template
 
 ADVICE = "take a smaller hidden or attention_dim, fewer heads, or gradient checkpoint"
 
@@ -81,7 +80,11 @@ def require_room(problem: Problem, config: Config) -> None:
             f"the model has more parameters than any memory can hold: {ADVICE}."
         ) from None
     size = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
-    size += 4 * problem.graph.num_nodes * (config.hidden + config.augment)
+    size += (
+        4
+        * problem.graph.num_nodes
+        * max((p.shape[0] for p in model.parameters() if p.dim() > 1), default=1)
+    )
     if size > total_bytes(device):
         raise NotEnoughMemory(
             f"training one model takes more than {size / 1e9:,.0f} GB, and {device} has "
@@ -91,23 +94,12 @@ def require_room(problem: Problem, config: Config) -> None:
 
 def member_bytes(problem: Problem, config: Config) -> int:
     """Estimate of what one member holds during a training step, in bytes."""
+    model = model_template(config, problem.in_channels, problem.classes)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
-    state = 4 * nodes * (config.hidden + config.augment)
-    if config.variant == "linear" and config.solver in ("auto", "exponential"):
-        longest = torch.tensor(config.time)
-        tensors = number_of_terms(longest, default_tolerance(torch.float32), most=sys.maxsize) + 8
-        saved = tensors * state + 4 * edges * (2 * config.heads + 4)
-    else:
-        # every evaluation keeps the state, queries and keys, and the mean attention
-        evaluations = 12 * max(config.time / min(config.step_size, 2.0), 4)
-        saved = int(evaluations) * (2 * state + 8 * nodes * config.attention_dim + 4 * edges * 3)
-    if isinstance(problem.x, SparseFeatures):
-        inputs = 3 * 4 * problem.x.values.numel()
-    else:
-        inputs = 3 * 4 * nodes * problem.in_channels
-    weights = 6 * 4 * (problem.in_channels + 2 * config.attention_dim + config.hidden) * config.hidden
-    sweep = state * config.sweep_points if config.sweep else 0
-    return int(saved + inputs + weights + sweep)
+    sparse = isinstance(problem.x, SparseFeatures) and model.takes_sparse
+    entries = problem.x.values.numel() if sparse else nodes * problem.in_channels  # type: ignore[union-attr,operator]
+    sweep = 4 * nodes * problem.classes * config.sweep_points if config.sweep else 0
+    return model.memory(nodes, edges, entries) + sweep
 
 
 def free_bytes(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""Optimisers whose rate and decay may differ from member to member.
+"""Optimisers with a rate and a decay that may differ from member to member.
 
 The formulas are those of :mod:`torch.optim` with its default constants; the tests hold them together.
 Parameters carry leading member dimensions, hyperparameters one entry for each member.
@@ -24,13 +24,22 @@ class Optimiser:
     Args:
         kind: ``"adam"``, ``"adamax"``, ``"rmsprop"`` or ``"sgd"`` (momentum 0.9).
         rate, decay: ``(P,)``; decay is added to the gradient, as torch does.
+        factor: Of the decay, for a parameter by its name.
     """
 
-    def __init__(self, kind: str, parameters: dict[str, Tensor], rate: Tensor, decay: Tensor) -> None:
+    def __init__(
+        self,
+        kind: str,
+        parameters: dict[str, Tensor],
+        rate: Tensor,
+        decay: Tensor,
+        factor: Callable[[str], float] = lambda name: 1.0,
+    ) -> None:
         if kind not in RULES:
             raise ArgumentError(f"optimiser must be one of {', '.join(RULES)}, got {kind!r}.")
         slots, self.rule = RULES[kind]
         self.rate, self.decay = rate, decay
+        self.factors = {name: factor(name) for name in parameters}
         self.step = torch.zeros((), dtype=torch.float64, device=rate.device)
         self.moments: dict[str, State] = {
             name: {slot: torch.zeros_like(p) for slot in slots} for name, p in parameters.items()
@@ -42,7 +51,7 @@ class Optimiser:
         self.step += 1
         for name, p in parameters.items():
             shape = (-1, *[1] * (p.dim() - 1))
-            gradient = torch.addcmul(gradients[name], p, self.decay.view(shape))
+            gradient = torch.addcmul(gradients[name], p, self.decay.view(shape), value=self.factors[name])
             direction, factor = self.rule(gradient, self.moments[name], self.step)
             p.addcmul_(direction, (self.rate.to(p.dtype) * factor).view(shape), value=-1)
 

@@ -11,35 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.func import functional_call
+from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from ..data import Split
 from ..errors import SolverError
-from ..nn import GRAND, Output
+from ..nn import Output
 from ..ops.noise import derive, random_bits
-from ..solvers import Adaptive
 from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
-from .problem import Member, Problem, build_model, build_solver, member_configs, member_splits
+from .problem import Member, Problem, member_configs, member_splits
 from .scores import accuracy, surprise
+from .stack import Stack
+from .template import build_model
 
 log = logging.getLogger("graphdiffusion")
 
 _LABELS = 7  # salt of the keys that choose label features
-
-
-class _Run(nn.Module):
-    """A face of the model for ``functional_call``, which knows only ``forward``."""
-
-    def __init__(self, model: GRAND) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, *args: Any, **kwargs: Any) -> Output:
-        return self.model.run(*args, **kwargs)
 
 
 class Population:
@@ -48,7 +37,7 @@ class Population:
     Args:
         problem: Data, already on the device.
         config: What the members share.
-        members: What they do not: seeds, and options named in ``PER_MEMBER``.
+        members: What they do not: seeds, and options named in ``config.per_member``.
         split: Masks ``(P, n)``; by default those of the members.
     """
 
@@ -62,21 +51,17 @@ class Population:
             build_model(c, problem.in_channels, problem.classes, m.init)
             for c, m in zip(each, members, strict=True)
         ]
-        self.parameters: dict[str, Tensor] = {}
-        self.constants: dict[str, Tensor] = {}
-        named = [dict(model.named_parameters()) | dict(model.named_buffers()) for model in models]
-        for name, first in named[0].items():
-            stacked = torch.stack([tensors[name].detach() for tensors in named]).to(device)
-            home = self.parameters if first.requires_grad else self.constants
-            home[f"model.{name}"] = stacked.requires_grad_(first.requires_grad)
-        self.face = _Run(models[0])  # the computation; its own parameters are never used
+        self.stack = Stack(models, device, (config.model_class, *config.model_options.items()))
+        self.x = self.stack.features(problem.x)
+        self.prepared = problem.prepared(config, self.stack.model)
 
         def column(option: str) -> Tensor:
             return torch.tensor([getattr(c, option) for c in each], device=device)
 
         self.label_rate = column("label_rate")
-        self.tolerance = torch.stack([column("rtol"), column("atol")], -1)
-        self.optimiser = Optimiser(config.optimiser, self.parameters, column("rate"), column("decay"))
+        self.optimiser = Optimiser(
+            config.optimiser, self.parameters, column("rate"), column("decay"), self.stack.model.decay
+        )
         split = (split or member_splits(config, problem.data, members)).to(device)
         self.train, self.val, self.test = split.train, split.val, split.test
         self.seeds = derive(torch.tensor([m.init for m in members], device=device), 0)
@@ -85,7 +70,7 @@ class Population:
         self.loss = torch.zeros(size, device=device)
         self.score = torch.zeros(size, dtype=torch.float64, device=device)
         self.best: dict[str, Tensor] = {
-            name: value.detach().clone() for name, value in (self.parameters | self.constants).items()
+            name: value.detach().clone() for name, value in self.stack.tensors.items()
         }
         self.best_score = torch.full((size,), -torch.inf, dtype=torch.float64, device=device)
         self.best_epoch = torch.full((size,), -1, dtype=torch.int64, device=device)
@@ -109,51 +94,67 @@ class Population:
         self.train_weight = (places < counts[:, None]).to(dtype)
         self.targets = self.problem.y[self.train_nodes].clamp_min(0)
         self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
-        layer = self.face.model.diffusion
-        if isinstance(layer.solver, Adaptive):
-            rtol, atol = (self.tolerance[:, k, None, None] for k in (0, 1))
-            layer.solver = build_solver(self.config, rtol, atol)
         self.captured = None
 
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """What is learnt, stacked."""
+        return self.stack.parameters
+
     def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
-        return functional_call(
-            self.face, state, (self.problem.x, self.problem.graph), {"key": key, "check": False, **more}
+        return self.stack.run(
+            state, self.x, self.problem.graph, key, prepared=self.prepared, check=False, **more
         )
 
-    def step(self) -> None:
+    def step(self) -> SolverError | None:
         """One epoch of every member: train, validate, and keep what is best.
 
-        Where the integration of some fails (:meth:`failed` says of whom), nothing has changed for anybody.
+        Returns what failed, with the mask of its members, ``(P,)``: they are as they were before the step.
         """
         if self.captured is None and can_capture(self):
             self.captured = CapturedStep(self)
-        if self.captured is not None:
-            self.captured.replay()
-        else:
-            before = {name: value.clone() for name, value in self.state().items()}
-            try:
-                self.compute()
-            except SolverError:
-                self.load(before)
-                raise
+        failure = None
+        if self.captured is None or not self.captured.replay():
+            failure = self._step()
         self.epochs_done += 1
+        return failure
 
-    def compute(self) -> None:
-        """The work of one step, on tensors that stay in place."""
+    def _step(self) -> SolverError | None:
+        """A step that is not captured."""
+        before = {name: value.clone() for name, value in self.state().items()}
+        failures = self.compute()
+        if not failures:
+            return None
+        failed = torch.zeros(len(self), dtype=torch.bool, device=self.loss.device)
+        for error in failures:
+            # solvers name members wherever there are several: otherwise this is the only one
+            failed |= True if error.members is None else error.members.to(failed.device)
+        own = self.state()
+        with torch.no_grad():
+            for name, value in own.items():
+                if value.dim() and name not in _SHARED:
+                    mask = failed.view(-1, *[1] * (value.dim() - 1))
+                    value.copy_(torch.where(mask, before[name], value))
+        return type(failures[0])(str(failures[0]), failed)
+
+    def compute(self) -> list[SolverError]:
+        """The work of one step, on tensors that stay in place; returns what failed."""
         key = derive(self.seeds, self.epoch)
-        self._train(key)
-        self._validate(key)
+        failures = [*self._train(key), *self._validate(key)]
         self.epoch += 1
+        return failures
 
-    def _train(self, key: Tensor) -> None:
-        self.face.train()
-        labels, weight = self._label_inputs(key)
-        output = self.run(key, self.parameters | self.constants, labels=labels)
-        self.evaluations = output.stats.evaluations
+    def _train(self, key: Tensor) -> list[SolverError]:
+        self.stack.face.train()
+        shown, weight = self._shown(key)
+        output = self.run(key, self.stack.tensors, **self._label_inputs(shown))
+        self.evaluations = output.evaluations
         index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.classes)
         logits = output.logits.gather(1, index)
         each = cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none")
-        loss = (each.view_as(weight) * weight).sum(1) / weight.sum(1).clamp_min(1) + output.penalty
+        loss = (each.view_as(weight) * weight).sum(1) / weight.sum(1).clamp_min(1)
+        if output.penalty is not None:
+            loss = loss + output.penalty
         # members share no parameter, so the gradient of the sum is the gradient of each
         names = list(self.parameters)
         # where all members have diverged, some parameters are not used
@@ -161,16 +162,30 @@ class Population:
             loss.sum(), [self.parameters[k] for k in names], allow_unused=True, materialize_grads=True
         )
         self.optimiser.update(self.parameters, dict(zip(names, found, strict=True)))
+        self.stack.after_step()
         self.loss.copy_(loss.detach())
+        return list(output.failures)  # also of the backward pass
 
-    def _label_inputs(self, key: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Labels shown to the model, a random share of the training nodes, and weights of the others."""
+    def _shown(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Training nodes with labels that the model may see, and weights of the nodes in the loss.
+
+        With labels as features these are a random share, and the loss is over the others.
+        """
         if self.config.label_rate == 0:
-            return None, self.train_weight
+            return self.train, self.train_weight
         bits = random_bits(derive(key, _LABELS), self.train.shape[1])
         shown = self.train & (bits < (self.label_rate[:, None].double() * 2**24).to(torch.int32))
         hidden = 1 - shown.gather(1, self.train_nodes).to(self.train_weight.dtype)
-        return self._one_hot(shown), self.train_weight * hidden
+        return shown, self.train_weight * hidden
+
+    def _label_inputs(self, shown: Tensor) -> dict[str, Tensor]:
+        """The labels of some nodes, in the forms that the model uses."""
+        found = {}
+        if self.config.label_rate > 0:
+            found["labels"] = self._one_hot(shown)
+        if self.stack.model.needs_observed:
+            found["observed"] = self._one_hot(shown)
+        return found
 
     def _one_hot(self, shown: Tensor) -> Tensor:
         classes = one_hot(self.problem.y.clamp_min(0), self.problem.classes)
@@ -185,12 +200,13 @@ class Population:
         return sorted({round(p, 6) for p in points} | {1.0})
 
     @torch.no_grad()
-    def _validate(self, key: Tensor) -> None:
-        self.face.eval()
-        state = self.parameters | self.constants
+    def _validate(self, key: Tensor) -> list[SolverError]:
+        self.stack.face.eval()
+        state = self.stack.tensors
         fractions = self.fractions
-        labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
-        logits = self.run(key, state, labels=labels, sweep=fractions).logits
+        more: dict[str, Any] = self._label_inputs(self.train)
+        output = self.run(key, state, **more, **({} if fractions is None else {"sweep": fractions}))
+        logits = output.logits
         right = accuracy(logits, self.problem.y, self.val)
         # the loss only decides between equals
         score = right - 1e-5 * surprise(logits, self.problem.y, self.val)
@@ -201,7 +217,7 @@ class Population:
             fraction = self.sweep_times[at]
         self.score.copy_(right)
         improved = score > self.best_score
-        if self.config.patience:  # a member out of patience changes no more, whenever it is let go
+        if self.config.patience:  # a member out of patience changes no more, whenever it is removed
             improved &= self.epoch - self.best_epoch <= self.config.patience
         for name, value in state.items():
             shape = (-1, *[1] * (value.dim() - 1))
@@ -213,6 +229,7 @@ class Population:
             (self.best_epoch, self.epoch.expand_as(self.best_epoch)),
         ):
             torch.where(improved, now, best, out=best)
+        return list(output.failures)
 
     @torch.no_grad()
     def final(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
@@ -222,51 +239,36 @@ class Population:
         becomes the time of the model.
         """
         state = {name: value.clone() for name, value in self.best.items()}
-        time = state["model.diffusion.time"]
-        time.mul_(self.best_fraction.to(time.dtype))
+        if self.config.sweep:
+            state = self.stack.model.at_fraction(state, self.best_fraction)
         val, test = self.accuracies(state)
         return state, torch.where(self.best_epoch < 0, val, self.best_val), test
 
     @torch.no_grad()
     def accuracies(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Validation and test accuracy of every member with the parameters and constants ``state``.
+        """Validation and test accuracy of every member with the tensors ``state``.
 
         A member that cannot be integrated gives no right answer.
         """
-        self.face.eval()
-        labels = self._one_hot(self.train) if self.config.label_rate > 0 else None
-        try:
-            logits = self.run(self.seeds, state, labels=labels).logits
-        except SolverError as error:
-            return self._accuracies_without(self.failed(error), state, error)
-        return accuracy(logits, self.problem.y, self.val), accuracy(logits, self.problem.y, self.test)
+        self.stack.face.eval()
+        output = self.run(self.seeds, state, **self._label_inputs(self.train))
+        for error in output.failures:
+            failed = torch.ones(len(self), dtype=torch.bool) if error.members is None else error.members
+            names = self.numbers(failed)
+            log.warning("members %s cannot be integrated and give no right answer: %s", names, error)
+        right = accuracy(output.logits, self.problem.y, self.val)
+        return right, accuracy(output.logits, self.problem.y, self.test)
 
-    def _accuracies_without(
-        self, failed: Tensor, state: dict[str, Tensor], error: SolverError
-    ) -> tuple[Tensor, Tensor]:
-        names = self.numbers(failed)
-        log.warning("members %s cannot be integrated and give no right answer: %s", names, error)
-        val, test = torch.zeros_like(self.best_val), torch.zeros_like(self.best_val)
-        rest = (~failed).nonzero().flatten()
-        if len(rest):
-            split = Split(self.train[rest], self.val[rest], self.test[rest])
-            others = [self.members[k] for k in rest.tolist()]
-            alone = Population(self.problem, self.config, others, split)
-            val[rest], test[rest] = alone.accuracies({name: v[rest] for name, v in state.items()})
-        return val, test
-
-    def failed(self, error: SolverError) -> Tensor:
-        """Members whose integration failed, ``(P,)`` bool."""
-        if error.members is None:  # solvers name members wherever there are several: this is the only one
-            return torch.ones(len(self), dtype=torch.bool, device=self.loss.device)
-        return error.members
+    def saved(self, state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
+        """The state of one member as a model file keeps it."""
+        return {name: value[member].cpu() for name, value in state.items() if name in self.stack.saved}
 
     def numbers(self, which: Tensor) -> list[int]:
         """The numbers of some members, ``which`` ``(P,)`` bool."""
         return [self.members[k].number for k in which.nonzero().flatten().tolist()]
 
     def finished(self) -> Tensor:
-        """Members that have run out of patience, or whose loss is no longer finite: ``(P,)`` bool."""
+        """Boolean mask ``(P,)`` of the members out of patience or with a loss that is not finite."""
         done = ~torch.isfinite(self.loss)
         if self.config.patience:
             done |= self.epochs_done - 1 - self.best_epoch >= self.config.patience
@@ -275,9 +277,8 @@ class Population:
     def select(self, keep: Tensor) -> None:
         """Leave out all members but those at the indices ``keep``."""
         self.members = [self.members[k] for k in keep.tolist()]
-        for home in (self.parameters, self.constants, self.best):
-            for name, value in home.items():
-                home[name] = value.detach()[keep].requires_grad_(value.requires_grad)
+        self.stack.select(keep)
+        self.best = {name: value[keep] for name, value in self.best.items()}
         self.optimiser.select(keep)
         for name in _PER_MEMBER_TENSORS:
             setattr(self, name, getattr(self, name)[keep])
@@ -286,7 +287,7 @@ class Population:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that changes in training, for a checkpoint."""
-        tensors = {f"now/{k}": v.detach() for k, v in (self.parameters | self.constants).items()}
+        tensors = {f"now/{k}": v.detach() for k, v in self.stack.tensors.items()}
         tensors |= {f"best/{k}": v for k, v in self.best.items()}
         tensors |= {f"optimiser/{k}": v for k, v in self.optimiser.state().items()}
         return tensors | {f"self/{k}": getattr(self, k) for k in _CHANGING}
@@ -307,5 +308,6 @@ class Population:
 
 _CHANGING = ("epoch", "loss", "score", "best_score", "best_epoch", "best_fraction", "best_val")
 _PER_MEMBER_TENSORS = (
-    "label_rate", "tolerance", "train", "val", "test", "seeds", *_CHANGING[1:],
+    "label_rate", "train", "val", "test", "seeds", *_CHANGING[1:],
 )  # fmt: skip
+_SHARED = ("self/epoch", "optimiser/step")  # of all members

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
@@ -26,35 +26,11 @@ from ..data import (
 )
 from ..errors import ConfigError, DataError
 from ..graph import Graph
-from ..nn import GRAND, as_features
+from ..nn import Model, as_features
 from ..nn.modules import Features
 from ..rewiring import Rewire
-from ..solvers import (
-    RK4,
-    AdamsBashforth4,
-    AdamsMoulton4,
-    Adjoint,
-    BogackiShampine,
-    DormandPrince,
-    Euler,
-    Exponential,
-    Heun,
-    HeunEuler,
-    Midpoint,
-    SemiImplicitEuler,
-    Solver,
-)
 from .config import Config
-
-# options that may differ between members of one population: none of them changes a shape
-PER_MEMBER = ("rate", "decay", "input_dropout", "dropout", "time", "alpha", "label_rate", "rtol", "atol")
-
-
-# values of these options at which the model has other parameters, so that members must agree on them
-STRUCTURAL: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "alpha": (lambda value: value == 1, "α is fixed at 1 or learnt"),
-    "label_rate": (lambda value: value > 0, "labels are features (above 0) or not (0)"),
-}
+from .template import structure
 
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
 
@@ -80,6 +56,8 @@ class Problem:
     classes: int
     edges_before: int  # edges of the graph as given, before rewiring; self-loops apart
 
+    _prepared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
     @property
     def in_channels(self) -> int:
         return self.x.shape[-1]
@@ -89,6 +67,14 @@ class Problem:
             self.data, self.x.to(device), self.y.to(device), self.graph.to(device), self.classes,
             self.edges_before,
         )  # fmt: skip
+
+    def prepared(self, config: Config, model: Model) -> Any:
+        """What a model computes from the graph alone, once for all members and chunks."""
+        key = (config.model_class, *config.model_options.items())
+        if key not in self._prepared:
+            with torch.no_grad():
+                self._prepared[key] = model.prepare(self.graph)
+        return self._prepared[key]
 
 
 def read_data(config: Config, root: str | PathLike[str] | None = None) -> Data:
@@ -108,31 +94,28 @@ def load_problem(
     return Problem(data, as_features(data.x), data.y, graph, int(data.y.max()) + 1, edges)
 
 
-def structure(config: Config) -> tuple[bool, ...]:
-    """What members of one population must have in common, of the options that may differ."""
-    return tuple(holds(getattr(config, name)) for name, (holds, _) in STRUCTURAL.items())
-
-
 def member_configs(config: Config, members: Sequence[Member]) -> list[Config]:
     """The configuration of each member, all of one structure."""
-    found = []
-    for member in members:
-        for name in member.options:
-            if name not in PER_MEMBER:
+    return [_member_config(config, member) for member in members]
+
+
+def _member_config(config: Config, member: Member) -> Config:
+    for name in member.options:
+        if name not in config.per_member:
+            raise ConfigError(
+                f"{name} cannot differ between members of one population; those that can: "
+                f"{', '.join(config.per_member)}."
+            )
+    own = config.replace(**member.options)
+    if member.options and structure(own) != structure(config):
+        for name, value in member.options.items():
+            if structure(config.replace(**{name: value})) != structure(config):
                 raise ConfigError(
-                    f"{name} cannot differ between members of one population; those that can: "
-                    f"{', '.join(PER_MEMBER)}."
+                    f"{name} of member {member.number} is {value:g}, but {getattr(config, name):g} in the "
+                    "configuration: between the two the parameters of the model differ. Train them in two "
+                    "populations."
                 )
-        own = config.but(**member.options)
-        for name, (holds, meaning) in STRUCTURAL.items():
-            value, shared = getattr(own, name), getattr(config, name)
-            if holds(value) != holds(shared):
-                raise ConfigError(
-                    f"{name} of member {member.number} is {value:g}, but {shared:g} in the configuration: "
-                    f"{meaning} for all members of a population. Train them in two populations."
-                )
-        found.append(own)
-    return found
+    return own
 
 
 def build_graph(config: Config, data: Data) -> Graph:
@@ -200,95 +183,6 @@ def default_per_class(labels: Tensor) -> int:
     """The paper's 20, but at most half of the smallest class: some are left to validate and test."""
     smallest = int(labels.bincount()[labels.unique()].min())
     return max(1, min(PER_CLASS, smallest // 2))
-
-
-def build_model(config: Config, in_channels: int, classes: int, seed: int) -> GRAND:
-    """The model of a configuration with the weights of a seed; torch's own generator is left alone."""
-    rule = {}
-    if config.variant == "nonlinear-rewired":
-        others = {"threshold": config.threshold, "mass": config.mass}
-        rule = {name: value for name, value in others.items() if value} or {"keep": config.keep}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return GRAND(
-            in_channels,
-            config.hidden,
-            classes,
-            config.time,
-            input_dropout=config.input_dropout,
-            dropout=config.dropout,
-            mlp=config.mlp,
-            batch_norm=config.batch_norm,
-            augment=config.augment,
-            relu=config.relu,
-            label_channels=classes if config.label_rate > 0 else 0,
-            kinetic=config.kinetic,
-            jacobian=config.jacobian,
-            variant=config.variant,
-            diffusivity=config.diffusivity,
-            heads=config.heads,
-            attention_dim=config.attention_dim,
-            scale=config.scale,
-            normaliser=config.normaliser,
-            over=config.over,
-            reweight=config.reweight,
-            alpha=None if config.alpha == 1 else config.alpha,
-            source=config.source,
-            detach_source=config.detach_source,
-            **rule,
-            learn_time=config.learn_time,
-            solver=build_solver(config),
-            gradient=(
-                Adjoint(DormandPrince(config.adjoint_rtol, config.adjoint_atol))
-                if config.gradient == "adjoint"
-                else config.gradient
-            ),
-            self_loops=config.self_loops,
-        )
-
-
-def model_template(config: Config, in_channels: int, classes: int) -> GRAND:
-    """The model without memory for its tensors: their names, shapes and dtypes alone."""
-    plain = config.but(solver="euler", gradient="backprop")  # others look at their tolerances
-    with torch.device("meta"):
-        return build_model(plain, in_channels, classes, 0)
-
-
-def stacked_template(
-    config: Config, in_channels: int, classes: int, members: Sequence[Member]
-) -> dict[str, Tensor]:
-    """The stacked states of some members, without memory."""
-    model = model_template(config.but(**members[0].options), in_channels, classes)
-    return {
-        name: torch.empty((len(members), *value.shape), dtype=value.dtype, device="meta")
-        for name, value in model.state_dict().items()
-    }
-
-
-def build_solver(
-    config: Config, rtol: float | Tensor | None = None, atol: float | Tensor | None = None
-) -> Solver | Exponential:
-    """The scheme of a configuration; tolerances may be given for each member."""
-    rtol, atol = config.rtol if rtol is None else rtol, config.atol if atol is None else atol
-    name = config.solver
-    if name == "auto":
-        name = "exponential" if config.variant == "linear" else "dopri5"
-    adaptive = {"dopri5": DormandPrince, "bosh3": BogackiShampine, "heun21": HeunEuler}
-    fixed = {
-        "euler": Euler, "midpoint": Midpoint, "heun": Heun, "rk4": RK4, "adams-bashforth": AdamsBashforth4,
-    }  # fmt: skip
-    most = config.max_evaluations
-    if name == "exponential":
-        return Exponential(max_evaluations=most)
-    if name in adaptive:
-        return adaptive[name](rtol, atol, max_evaluations=most)
-    if name in fixed:
-        return fixed[name](config.step_size, max_evaluations=most)
-    if name == "adams-moulton":
-        return AdamsMoulton4(config.step_size, rtol=config.rtol, atol=config.atol, max_evaluations=most)
-    if name == "semi-implicit":
-        return SemiImplicitEuler(config.step_size, max_evaluations=most)
-    raise ConfigError(f"unknown solver {name!r}.")
 
 
 def pick_device(name: str) -> torch.device:

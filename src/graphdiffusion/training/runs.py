@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from ..data import check_data
 from ..data.structure import select_columns
 from ..errors import ArgumentError, DataError
-from ..nn import GRAND, as_features
+from ..nn import Model, as_features
 from .chunks import check_run, reading
 from .config import Config
 from .fingerprint import Fingerprint
@@ -26,15 +26,14 @@ from .population import Population
 from .problem import (
     Problem,
     build_graph,
-    build_model,
     load_problem,
     member_splits,
     pick_device,
     read_data,
-    stacked_template,
 )
 from .storage import check_finite, check_tensors, read_json, read_tensors
 from .summary import Result, check_summary
+from .template import build_model, stacked_template
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +82,10 @@ class Run:
         """The member with the highest validation accuracy, the first among equals."""
         return max(self.results, key=lambda r: r.val).number
 
-    def model(self, member: int | None = None) -> GRAND:
+    def model(self, member: int | None = None) -> Model:
         """The model of a member (by default the best) in evaluation mode."""
         result = self._result(member)
-        config = self.config.but(**result.options)
+        config = self.config.replace(**result.options)
         model = build_model(config, self.in_channels, len(self.class_names), result.init)
         model.load_state_dict(self._state(result), strict=True)
         return model.to(self._device).eval()
@@ -95,8 +94,8 @@ class Run:
         """Validation and test accuracy of a member, computed anew, as the training computes them."""
         result = self._result(member)
         population = Population(self.problem, self.config, [result.member])
-        state = {f"model.{k}": v[None].to(self._device) for k, v in self._state(result).items()}
-        val, test = population.accuracies(state)
+        saved = {k: v[None].to(self._device) for k, v in self._state(result).items()}
+        val, test = population.accuracies(population.stack.tensors | saved)
         return val.item(), test.item()
 
     @torch.no_grad()

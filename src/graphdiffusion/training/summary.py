@@ -17,7 +17,8 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from .config import Config
-from .problem import Member, Problem, member_splits, model_template
+from .problem import Member, Problem, member_splits
+from .template import model_template
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class Result:
     test: float
     best_epoch: int
     epochs: int
-    time: float  # T of the kept model
+    time: float | None  # T of the kept model, where it has one
     options: dict[str, Any]
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Result:
         """From JSON; TypeError or ValueError where it is not a result."""
-        _check_kinds(entry, _RESULT, "a result")
+        timeless = isinstance(entry, Mapping) and entry.get("time", 0) is None  # of a model that has no T
+        _check_kinds(entry, _RESULT | ({"time": type(None)} if timeless else {}), "a result")
         for name in ("val", "test"):
             if not 0 <= entry[name] <= 1:
                 raise ValueError(f"{name} of a result is {entry[name]}")
@@ -127,7 +129,8 @@ def summarise(
     loops = int((problem.graph.row == problem.graph.col).sum())
     return {
         "data": config.data,
-        "variant": config.variant,
+        "model": config.title,
+        "row": config.row,
         "members": len(results),
         **accuracies(config, problem, results),
         "nodes": problem.graph.num_nodes,
@@ -150,7 +153,7 @@ def summarise(
 
 # what readers of a summary rely on, and the kind of each entry
 _SUMMARY: dict[Any, type] = {
-    "data": str, "variant": str, "members": int, "test": dict, "val": dict, "nodes": int,
+    "data": str, "model": str, "row": str, "members": int, "test": dict, "val": dict, "nodes": int,
     "edges_given": int, "edges_used": int, "self_loops": int, "features": int, "classes": int,
     "parameters": int, "seconds": float, "device": str, "versions": dict, "results": list, "metrics": str,
 }  # fmt: skip
@@ -170,9 +173,8 @@ def check_summary(found: Mapping[str, Any], options: Mapping[str, Any]) -> list[
     results = [Result.parse(entry) for entry in found["results"]]
     if not results or found["members"] != len(results):
         raise ValueError(f"it has {len(results)} results for {found['members']} members")
-    for name in ("data", "variant"):
-        if found[name] != options.get(name):
-            raise ValueError(f"its {name} is {found[name]!r}, where the run has {options.get(name)!r}")
+    if found["data"] != options.get("data"):
+        raise ValueError(f"its data is {found['data']!r}, where the run has {options.get('data')!r}")
     for name in ("test", "val"):
         _check_kinds(found[name], _SCORE, f"the {name} accuracy")
         ends = dict(enumerate(found[name]["ci95"]))

@@ -63,8 +63,8 @@ class Trainer:
     def run(self) -> list[Result]:
         """Train all members, going on from what the folder holds.
 
-        A member whose integration fails ends with its best state, or as it began if it has none. Where
-        not even the first members get through their first epoch, the error is raised.
+        Where an integration fails, the member ends with its best state, or as it began if it has none.
+        Where not even the first members get through their first epoch, the error is raised.
         """
         self.results = []
         if self.folder is not None:
@@ -86,12 +86,10 @@ class Trainer:
         done: Done = self.folder.restore(first, population) if self.folder is not None else {}
         every = 1 if population.loss.device.type == "cpu" else 10
         while len(population) and (epoch := population.epochs_done) < self.config.epochs:
-            try:
-                population.step()
-            except SolverError as error:
-                self._release(population, self._failed(population, error), done)
-                continue
-            if (epoch + 1) % every == 0:  # looking at the figures waits for the device
+            failure = population.step()
+            if failure is not None:
+                self._release(population, self._failed(population, failure), done, epoch)
+            if len(population) and (epoch + 1) % every == 0:  # to read the figures is to synchronise
                 self._note_epoch(first, len(members), epoch, population)
                 self._release(population, population.finished(), done)
             self._checkpoint(first, members, population, done)
@@ -103,26 +101,29 @@ class Trainer:
             self._report([done[m.number][0] for m in members])
 
     def _failed(self, population: Population, error: SolverError) -> Tensor:
-        """The members that end; the others repeat the epoch without them."""
-        failed, epoch = population.failed(error), population.epochs_done
+        """The members that end; the others have taken the step."""
+        failed, epoch = error.members, population.epochs_done - 1
+        assert failed is not None
         # no member has been trained so far: the options are wrong rather than the seeds unlucky
         if epoch == 0 and bool(failed.all()) and all(r.best_epoch < 0 for r in self.results):
             raise error
         log.warning("members %s end at epoch %d: %s", population.numbers(failed), epoch, error)
         return failed
 
-    def _release(self, population: Population, ended: Tensor, done: Done) -> None:
-        """Take the results of members that have finished, and train on without them."""
+    def _release(
+        self, population: Population, ended: Tensor, done: Done, epochs: int | None = None
+    ) -> None:
+        """Take the results of members that have finished after so many epochs; the others go on."""
         ended = ended.cpu()
         if not bool(ended.any()):
             return
         state, val, test = population.final()
         values = [v.tolist() for v in (val, test, population.best_epoch)]
-        epochs = population.epochs_done
+        epochs = population.epochs_done if epochs is None else epochs
         for k in ended.nonzero().flatten().tolist():
             member = population.members[k]
-            own = {name.removeprefix("model."): value[k].cpu() for name, value in state.items()}
-            reached = float(own["diffusion.time"])
+            own = population.saved(state, k)
+            reached = population.stack.model.time(own)
             result = Result(
                 member.number, member.split, member.init, values[0][k], values[1][k], values[2][k],
                 epochs, reached, member.options,

@@ -1,0 +1,30 @@
+"""No attention: the constant matrix of the graph."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..graph import Graph
+from ..ops import Over, normalise
+from .base import DIFFUSIVITIES, Diffusivity
+
+
+@DIFFUSIVITIES.register("laplacian")
+class ConstantLaplacian(Diffusivity):
+    """No attention: the weight of each edge over the sum of its row or column.
+
+    Args:
+        over: What sums to one: rows or columns.
+        reweight: Count the weights of the edges; otherwise every edge counts as 1.
+    """
+
+    members = capturable = True
+
+    def __init__(self, *, over: Over = "columns", reweight: bool = True) -> None:
+        super().__init__(normaliser="softmax", over=over, reweight=reweight)
+
+    def forward(
+        self, graph: Graph, x: Tensor, mask: Tensor | None = None, t: Tensor | None = None
+    ) -> Tensor:
+        zeros = x.new_zeros(graph.num_edges)
+        return normalise(graph, zeros, self.weight(graph, mask), over=self.over)

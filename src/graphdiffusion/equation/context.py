@@ -1,0 +1,39 @@
+"""What a right-hand side is evaluated on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Everything that a term may look at.
+
+    Attributes:
+        graph: The graph.
+        x0: Features that the diffusion starts from, ``(..., n, d)``.
+        x: The state of now, ``(..., n, d)``.
+        t: Time, ``(..., 1, 1)`` or a number; ``None`` where nothing depends on it.
+        mask: Edge field of zeros and ones; edges with 0 are left out (equation 12).
+        observed: One-hot labels that the member may use, ``(..., n, classes)``, zero rows where a node has
+            none; ``None`` where no labels were given.
+        attention: A as an edge field ``(..., E)``: where it is fixed, or where a term declares that it
+            needs it.
+    """
+
+    graph: Graph
+    x0: Tensor
+    x: Tensor
+    t: Tensor | None = None
+    mask: Tensor | None = None
+    observed: Tensor | None = None
+    attention: Tensor | None = None
+
+    def at(self, **changes: Any) -> Context:
+        """The same with other values of some attributes."""
+        return Context(**{**self.__dict__, **changes})

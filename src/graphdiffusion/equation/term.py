@@ -1,0 +1,77 @@
+"""Terms: the summands of dx/dt, and what they declare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor, nn
+
+from ..registry import Registry
+from .context import Context
+
+
+@dataclass(frozen=True, eq=False)
+class Forcing:
+    """A source that does not depend on t and x: a coefficient times a node field.
+
+    Attributes:
+        coefficient: ``(..., 1, 1)`` or ``(..., 1, d)``.
+        field: ``(..., n, d)``.
+        detached: Whether the gradient through the field is cut.
+    """
+
+    coefficient: Tensor
+    field: Tensor
+    detached: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    r"""A right-hand side :math:`\sum_k c_k (A - I)^k x + f` with constant coefficients.
+
+    Attributes:
+        powers: :math:`c_k` by k, each ``(..., 1, 1)`` or ``(..., 1, d)``.
+        sources: The parts of f.
+        values: A as an edge field ``(..., E)``; given by the equation.
+    """
+
+    powers: dict[int, Tensor] = field(default_factory=dict)
+    sources: tuple[Forcing, ...] = ()
+    values: Tensor | None = None
+
+    def __add__(self, other: Affine) -> Affine:
+        powers = dict(self.powers)
+        for k, c in other.powers.items():
+            powers[k] = powers[k] + c if k in powers else c
+        return Affine(powers, self.sources + other.sources, self.values)
+
+    def scaled(self, factor: Tensor) -> Affine:
+        """All coefficients times a factor."""
+        sources = tuple(replace(s, coefficient=factor * s.coefficient) for s in self.sources)
+        return Affine({k: factor * c for k, c in self.powers.items()}, sources, self.values)
+
+
+class Term(nn.Module):
+    """Base of all summands: a coefficient times a direction, so that all are added up in one pass.
+
+    Attributes:
+        needs_attention: Whether ``context.attention`` is used. A is built only for terms that declare it.
+        needs_observed: Whether ``context.observed`` is used.
+        members: Whether leading member dimensions are taken; ``None``: found out on first use.
+        capturable: Whether it never reads from the device, so that a training step may be captured.
+    """
+
+    group = "equation"
+    needs_attention = needs_observed = capturable = False
+    members: bool | None = None
+
+    def forward(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Coefficient ``(..., 1, 1)`` or ``(..., 1, d)``, and direction ``(..., n, d)``."""
+        raise NotImplementedError
+
+    def affine(self, context: Context) -> Affine | None:
+        """The term with constant coefficients, if it is affine in x: then a closed form may exist."""
+        return None
+
+
+TERMS: Registry[Term] = Registry("term", "graphdiffusion.equation")

@@ -1,0 +1,107 @@
+"""From names and options to the parts of the diffusion layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..diffusivity import DIFFUSIVITIES, Diffusivity, TimeVarying
+from ..equation import TERMS, Coefficient, Context, Equation, Term
+from ..errors import ArgumentError
+from ..graph import Graph
+from ..options import components, create, options_of, refuse_unknown, split_names
+from ..solvers import SOLVERS, Solver
+from ..solvers.exponential import Exponential
+
+# Arguments of the layer from which an equation is built.
+OF_EQUATION = (
+    "variant", "diffusivity", "terms", "alpha", "coefficients", "theta_terms", "keep", "threshold", "mass",
+    "channel_rates",
+)  # fmt: skip
+
+
+def check_options(cls: type, given: dict[str, Any], options: dict[str, Any]) -> None:
+    """Check the values of options, and refuse an option that none of the named classes has.
+
+    Args:
+        given: The arguments that the layer names itself.
+        options: All others.
+    """
+    own = options_of(cls)
+    named = {name: given[name] for name in own if type(given[name]) in (bool, int, float, str)}
+    for name, value in named.items():
+        own[name].check(value)
+    if isinstance(given["equation"], Equation):
+        for name in OF_EQUATION:
+            if given[name] != own[name].default:
+                raise ArgumentError(f"an equation that is an object has its own {name}: leave {name} out.")
+            del named[name]
+    # an object has its options already: they count only where a class is named
+    parts = [(o.named, named[name]) for name, o in own.items() if o.named is not None and name in named]
+    tops = [top for registry, value in parts for top in registry.classes(value)]
+    known = {name for top in tops for part in components(top, named) for name in options_of(part)}
+    refuse_unknown(options, known | set(own), f"{cls.__name__} with these classes")
+
+
+def make_diffusivity(
+    given: str | Diffusivity, channels: int, time: float, theta_terms: int, options: dict[str, Any]
+) -> Diffusivity:
+    """By name or as it is; with more than one term its parameters follow time."""
+    if isinstance(given, str):
+        given = create(DIFFUSIVITIES[given], options, channels=channels)
+    return given if theta_terms == 1 else TimeVarying(given, time, theta_terms)
+
+
+def make_terms(
+    given: str | Sequence[Term], channels: int, wide: int | None, options: dict[str, Any]
+) -> list[Term]:
+    """By name or as they are; ``wide`` is the number of coefficients, ``None`` for one."""
+    if not isinstance(given, str):
+        return list(given)
+    available = {"channels": channels, "beta": Coefficient(0.0, channels=wide)}
+    return [create(TERMS[name], options, **available) for name in split_names(given)]
+
+
+def make_solver(
+    given: str | Solver | None, equation: Equation, channels: int, options: dict[str, Any]
+) -> Solver:
+    """By name or as it is; auto: the closed form where the equation has one, else dopri5."""
+    if isinstance(given, Solver):
+        return given
+    closed = _has_closed_form(equation, channels)
+    if given is None or given == "auto":
+        given = "exponential" if closed else "dopri5"
+    solver = create(SOLVERS[given], options)
+    if isinstance(solver, Exponential) and not closed:
+        raise ArgumentError(
+            "solver exponential needs an equation with a closed form: variant linear, a normaliser, "
+            "attention, α and sources that are constant in time, and no other term in x; take dopri5 or "
+            "rk4."
+        )
+    return solver
+
+
+def _has_closed_form(equation: Equation, channels: int) -> bool:
+    """Asked of the equation on a graph of one node, with a matrix that stands for any other."""
+    with torch.no_grad():
+        like = next(equation.parameters(), torch.zeros(()))
+        x = torch.zeros(1, channels, dtype=like.dtype, device=like.device)
+        context = Context(_one_node(), x, x, attention=x[:, 0])
+        return Exponential.fits(equation.affine(context), equation.stable())
+
+
+@cache
+def _one_node() -> Graph:
+    return Graph.from_edge_index(torch.zeros(2, 1, dtype=torch.long, device="cpu"))
+
+
+def rewiring_rule(variant: str, keep: float, threshold: float, mass: float) -> dict[str, float]:
+    """The rule of equation (12) with its value; empty where all edges are kept."""
+    rules = {"keep": keep, "threshold": threshold, "mass": mass}
+    chosen = {name: value for name, value in rules.items() if value}
+    if len(chosen) > 1:
+        raise ArgumentError(f"give at most one of keep, threshold and mass, got {chosen}.")
+    return chosen or ({"keep": 0.9} if variant == "nonlinear-rewired" else {})

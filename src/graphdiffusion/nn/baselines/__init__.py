@@ -1,0 +1,1 @@
+"""Rivals of GRAND for the same tables, one file a model."""

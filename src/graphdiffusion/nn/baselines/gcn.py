@@ -1,0 +1,104 @@
+"""The graph convolutional network."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from ...graph import Graph
+from ...ops import group_sum, propagate, spread
+from ...ops.noise import derive
+from ...options import Bounds, check_arguments
+from ..base import MODELS, Model, Output, checked, drawn_key
+from ..modules import Dropout, Features, Linear
+
+
+@MODELS.register("gcn")
+class GCN(Model):
+    r"""Graph convolutional network (GCN).
+
+    From `"Semi-Supervised Classification with Graph Convolutional Networks"
+    <https://arxiv.org/abs/1609.02907>`_,
+
+    .. math:: \mathbf{X}' = \hat{\mathbf{D}}^{-1/2} \hat{\mathbf{A}} \hat{\mathbf{D}}^{-1/2}
+        \mathbf{X} \mathbf{W}^\top + \mathbf{b},
+
+    with ReLU and dropout between them. :math:`\hat{\mathbf{A}}` has the self-loops that the graph is given.
+
+    Args:
+        in_channels: Width of the features.
+        out_channels: Number of classes.
+        hidden: Width of the hidden layers.
+        layers: Number of convolutions.
+        dropout: Dropout before every convolution.
+    """
+
+    members = capturable = takes_sparse = True
+    per_member: ClassVar[tuple[str, ...]] = ("dropout",)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden: Annotated[int, Bounds(1)] = 64,
+        layers: Annotated[int, Bounds(1, 1000)] = 2,
+        dropout: Annotated[float, Bounds(0, 0.999)] = 0.5,
+    ) -> None:
+        super().__init__()
+        check_arguments(GCN, locals())
+        widths = [in_channels, *[hidden] * (layers - 1), out_channels]
+        self.layers = nn.ModuleList(Convolution(a, b) for a, b in pairwise(widths))
+        self.dropout = Dropout(dropout)
+
+    def prepare(self, graph: Graph) -> Tensor:
+        return symmetric_weights(graph, cast(Convolution, self.layers[0]).bias)
+
+    def decay(self, name: str) -> float:
+        """As in the paper, the first convolution alone decays."""
+        return 1.0 if name.startswith("layers.0.") else 0.0
+
+    def run(
+        self, x: Features, graph: Graph, *, prepared: Any = None, key: Tensor | None = None, **more: Any
+    ) -> Output:
+        first = cast(Convolution, self.layers[0]).linear.weight
+        state: Any = checked(x, first)
+        key = drawn_key(state, self.training, first) if key is None else key
+        weights = self.prepare(graph) if prepared is None else prepared
+        for place, layer in enumerate(self.layers):
+            if place:
+                state = relu(state)
+            if self.training:
+                state = self.dropout(state, derive(key, place))
+            state = layer(state, graph, weights)
+        return Output(state)
+
+
+class Convolution(nn.Module):
+    """One convolution: a linear map, then a product with the normalised matrix, then a bias."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.linear = Linear(in_channels, out_channels, bias=False)
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Features, graph: Graph, weights: Tensor) -> Tensor:
+        return propagate(graph, weights, self.linear(x)) + self.bias.unsqueeze(-2)
+
+
+def symmetric_weights(graph: Graph, like: Tensor) -> Tensor:
+    """Edge weights :math:`d_i^{-1/2} w_{ij} d_j^{-1/2}`, d the sums of rows; ``like`` gives the dtype."""
+    given = graph.weight
+    weight = torch.ones(graph.num_edges).to(like) if given is None else given.to(like.dtype)
+    degree = group_sum(graph, weight, "rows")
+    root = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
+    return spread(graph, root, "rows") * weight * spread(graph, root, "columns")

@@ -1,0 +1,203 @@
+"""GRAND, the whole model: encode, diffuse, decode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu
+
+from ..equation.penalty import Quadrature, path_penalty
+from ..errors import ArgumentError
+from ..graph import SELF_LOOPS, Graph
+from ..ops.noise import derive
+from ..options import Bounds, check_arguments
+from .base import MODELS, Model, Output, checked, drawn_key
+from .diffusion import SHORTEST, GraphDiffusion
+from .modules import BatchNorm, Dropout, Features, Linear, shallow
+
+TITLES = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
+
+
+@MODELS.register("grand")
+class GRAND(Model):
+    r"""Graph neural diffusion for node classification (appendix C),
+
+    .. math:: \mathbf{Y} = \psi(\mathbf{X}(T)), \quad \mathbf{X}(0) = \phi(\mathbf{X}_\mathrm{in}),
+
+    with a linear encoder φ, a :class:`GraphDiffusion` and a linear decoder ψ.
+
+    Args:
+        in_channels: Width of the features.
+        out_channels: Number of classes.
+        hidden: Channels of the diffused state.
+        input_dropout: Dropout of the input features.
+        dropout: Dropout before the decoder, and inside the MLP encoder.
+        mlp: Two residual hidden layers in the encoder.
+        batch_norm: Batch normalisation after the encoder.
+        augment: Zero channels added for the diffusion and dropped after it (ANODE).
+        relu: ReLU before the decoder.
+        kinetic: Weight of the kinetic energy in the loss.
+        jacobian: Weight of the Jacobian norm in the loss.
+        label_channels: Number of classes if labels of training nodes are given as features ("using
+            labels" in table 2), else 0.
+        self_loops: Weight of the self-loop that every node is given; ``None`` leaves them as they are.
+        diffusion: Further arguments of :class:`GraphDiffusion`.
+    """
+
+    group = "model"
+    given = ("label_channels", "self_loops")
+    delegate = GraphDiffusion
+    takes_sparse = takes_labels = takes_sweep = True
+    per_member: ClassVar[tuple[str, ...]] = ("time", "alpha", "input_dropout", "dropout")
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        hidden: Annotated[int, Bounds(1)] = 80,
+        input_dropout: Annotated[float, Bounds(0, 0.999)] = 0.5,
+        dropout: Annotated[float, Bounds(0, 0.999)] = 0.05,
+        mlp: bool = False,
+        batch_norm: bool = False,
+        augment: Annotated[int, Bounds(0)] = 0,
+        relu: bool = True,
+        kinetic: Annotated[float, Bounds(0)] = 0.0,
+        jacobian: Annotated[float, Bounds(0)] = 0.0,
+        label_channels: int = 0,
+        self_loops: float | None = SELF_LOOPS,
+        **diffusion: Any,
+    ) -> None:
+        super().__init__()
+        check_arguments(GRAND, locals())
+        for name, size in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if size < 1:
+                raise ArgumentError(f"{name} must be at least 1, got {size}.")
+        self.augment, self.relu, self.kinetic, self.jacobian = augment, relu, kinetic, jacobian
+        self.self_loops = self_loops
+        self.input_dropout, self.dropout = Dropout(input_dropout), Dropout(dropout)
+        self.encoder = Linear(in_channels, hidden)
+        self.label_encoder = Linear(label_channels, hidden, bias=False) if label_channels else None
+        self.mlp = nn.ModuleList(Linear(hidden, hidden) for _ in range(2 * mlp))
+        self.norm = BatchNorm(hidden) if batch_norm else None
+        self.diffusion = GraphDiffusion(hidden + augment, **diffusion, self_loops=self_loops)
+        self.decoder = Linear(hidden, out_channels)
+
+    def run(
+        self,
+        x: Features,
+        graph: Graph,
+        *,
+        prepared: Any = None,
+        labels: Tensor | None = None,
+        observed: Tensor | None = None,
+        key: Tensor | None = None,
+        sweep: Sequence[float] | None = None,
+        check: bool = True,
+    ) -> Output:
+        x, layer = checked(x, self.encoder.weight), self.diffusion
+        key = drawn_key(x, self.training, self.encoder.weight) if key is None else key
+        state = self._encode(x, labels, key)
+        flow = layer.bind(state, graph, observed=observed)
+        span = layer.span
+        penalised = self.training and sweep is None and (self.kinetic > 0 or self.jacobian > 0)
+        fractions = Quadrature().nodes if penalised else sweep
+        times = None if fractions is None else _times(fractions, span)
+        solution = layer.diffuse(flow, state, span if sweep is None else times[-1], times, check)  # type: ignore[index]
+        penalty = None
+        if penalised:
+            assert solution.states is not None and times is not None
+            energy, norm = path_penalty(
+                flow, solution.states, times, span, Quadrature(), derive(key, 2),
+                kinetic=self.kinetic > 0, jacobian=self.jacobian > 0,
+            )  # fmt: skip
+            penalty = self.kinetic * energy + self.jacobian * norm
+        found = solution.state if sweep is None else solution.states
+        assert found is not None
+        logits = self._decode(layer.equation.read(found), key)
+        return Output(logits, penalty, solution.stats.evaluations, solution.stats.failures)
+
+    def _encode(self, x: Features, labels: Tensor | None, key: Tensor) -> Tensor:
+        if self.training:
+            x = self.input_dropout(x, derive(key, 0))
+        state = self.encoder(x)
+        if self.label_encoder is not None and labels is not None:
+            state = state + self.label_encoder(labels)
+        for site, layer in enumerate(self.mlp):
+            state = state + layer(relu(state))
+            if self.training:
+                state = self.dropout(state, derive(key, 3 + site))
+        if self.norm is not None:
+            state = self.norm(state)
+        return pad(state, (0, self.augment)) if self.augment else state
+
+    def _decode(self, state: Tensor, key: Tensor) -> Tensor:
+        if self.augment:
+            state = state[..., : -self.augment]
+        if self.relu:
+            state = relu(state)
+        if self.training:
+            state = self.dropout(state, derive(key, 1))
+        return self.decoder(state)
+
+    @property
+    def members(self) -> bool | None:  # type: ignore[override]
+        """Encoder and decoder take members; the equation says whether it does."""
+        return self.diffusion.equation.members
+
+    @property
+    def needs_observed(self) -> bool:  # type: ignore[override]
+        return self.diffusion.equation.needs_observed
+
+    @property
+    def capturable(self) -> bool:  # type: ignore[override]
+        """Whether the scheme needs no look at the device, nor the gradient; foreign equations may."""
+        layer = self.diffusion
+        own = bool(self.members) and layer.equation.capturable
+        return own and layer.solver.captures and layer.gradient == "backprop"
+
+    def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
+        layer = self.diffusion
+        time = layer.time.detach().double()
+        span = (time + reach if layer.learn_time else time).clamp_min(SHORTEST)
+        rate = layer.equation.rate(reach[:, None, None])[..., 0, 0]
+        return layer.solver.capacity(span * furthest, rate)
+
+    def learns_capacity(self) -> bool:
+        layer = self.diffusion
+        return layer.learn_time or (layer.solver.follows_rate and layer.equation.learns_rate())
+
+    def with_capacity(self, room: int) -> Self:
+        other = shallow(self)
+        other.diffusion = self.diffusion.with_capacity(room)
+        return other
+
+    def memory(self, nodes: int, edges: int, entries: int) -> int:
+        weights = sum(p.numel() for p in self.parameters())
+        return self.diffusion.memory(nodes, edges) + 4 * (3 * entries + 6 * weights)
+
+    def at_fraction(self, state: Mapping[str, Tensor], fraction: Tensor) -> dict[str, Tensor]:
+        time = state["diffusion.time"]
+        return {**state, "diffusion.time": time * fraction.to(time.dtype)}
+
+    def time(self, state: Mapping[str, Tensor]) -> float | None:
+        return float(state["diffusion.time"])
+
+    def warnings(self) -> list[str]:
+        return self.diffusion.warnings()
+
+    @classmethod
+    def row(cls, options: Mapping[str, Any]) -> str:
+        return str(options.get("variant", "linear"))
+
+    @classmethod
+    def title(cls, options: Mapping[str, Any]) -> str:
+        return TITLES[cls.row(options)]
+
+
+def _times(fractions: Sequence[float], time: Tensor) -> Tensor:
+    """Fractions of the time of each member: ``(m, ...)``."""
+    return torch.stack([f * time.double() for f in fractions])

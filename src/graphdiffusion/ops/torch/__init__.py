@@ -1,0 +1,12 @@
+"""The sparse kernels on stock torch: any device, float32 and float64, deterministic on CPU.
+
+Every kernel takes one flattened leading dimension ``L`` (members, heads) and no autograd: the rules of
+differentiation are in :mod:`graphdiffusion.ops.functions`.
+"""
+
+# ruff: noqa: F401
+
+from .groups import group_max, group_sum, normalise, normalise_backward, spread
+from .masks import dropout
+from .products import sddmm, spmm
+from .states import combine, combine_backward, dots

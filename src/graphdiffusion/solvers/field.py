@@ -1,0 +1,81 @@
+"""The right-hand side as a solver sees it.
+
+A field is any function f(t, x). Its further methods and attributes declare what else it can do:
+
+==========================  =============================================================================
+``tensors``, ``rebound``    the tensors f depends on, and f on other values of them (the adjoint)
+``affine()``                coefficients of an equation that is affine in x (the closed form)
+``stiff(t, x)``             diffusion and the rest apart (the semi-implicit scheme)
+``parts(channels)``         position and velocity of an equation of second order (partitioned schemes)
+``rate``, ``stable``        how fast diffusion is, and whether theorem 1 holds (warnings, segments)
+``stacked``                 whether each member has parameters of its own (the adjoint)
+``nodes``                   rows that a state must have
+==========================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from .solution import Stats
+
+Field = Callable[[Tensor, Tensor], Tensor]
+
+
+@runtime_checkable
+class BoundField(Protocol):
+    """f(t, x) that names the tensors it depends on."""
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor: ...
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]: ...
+
+    def rebound(self, tensors: Sequence[Tensor]) -> BoundField: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleField:
+    """A module called as ``module(t, x)``, as a :class:`BoundField`."""
+
+    module: nn.Module
+    parameters: dict[str, Tensor] | None = None
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
+        if self.parameters is None:
+            return self.module(t, x)
+        return functional_call(self.module, self.parameters, (t, x))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(p for p in self.module.parameters() if p.requires_grad)
+
+    def rebound(self, tensors: Sequence[Tensor]) -> ModuleField:
+        left = iter(tensors)
+        own = self.module.named_parameters()
+        return ModuleField(self.module, {k: next(left) if p.requires_grad else p for k, p in own})
+
+
+def described(field: Any) -> str:
+    """A right-hand side for a message."""
+    field = getattr(field, "field", field)  # under a count of evaluations
+    return type(getattr(field, "equation", field)).__name__
+
+
+class Counted:
+    """A field that counts its evaluations; everything else is the field's own."""
+
+    def __init__(self, field: Field, stats: Stats) -> None:
+        self.field, self.stats = field, stats
+
+    def __call__(self, t: Tensor, x: Tensor) -> Tensor:
+        self.stats.evaluations += 1
+        return self.field(t, x)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.field, name)

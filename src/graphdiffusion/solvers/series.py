@@ -1,0 +1,160 @@
+"""Sums of powers of a sparse matrix, ``Σ_k c_k A^k x``, with a backward pass of their own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..graph import Graph
+from ..ops import propagate
+from ..ops.backends import backend
+from ..ops.functions import transposed
+from ..ops.tracing import traced
+from ..pattern import Pattern
+
+
+def power_series(
+    graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor, checkpoint: bool
+) -> Tensor:
+    """``Σ_k c_k A^k x`` for every output time.
+
+    Args:
+        c: Coefficients ``(m, ..., 1, 1, K+1)``, or ``(m, ..., 1, d, K+1)`` with one for each channel.
+        through: The coefficients that the gradient of x sees.
+        checkpoint: Keep only every √K-th power for the backward pass.
+
+    Returns:
+        ``(m, ..., n, d)``.
+    """
+    if c.shape[-2] > 1 or traced():
+        return _composed(graph, values, x, c, through)
+    c, through = c.squeeze(-2), c.squeeze(-2) if through is c else through.squeeze(-2)
+    lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2], c.shape[1:-2])
+    n, d = x.shape[-2:]
+
+    def flat(weights: Tensor) -> Tensor:
+        m, *members, _, k = weights.shape  # members may be fewer than those of x: never align them with m
+        wide = weights.to(x.dtype).reshape(m, *[1] * (len(lead) - len(members)), *members, k)
+        return wide.expand(m, *lead, k).reshape(m, -1, k).transpose(1, 2).contiguous()
+
+    same = through is c or through.data_ptr() == c.data_ptr()
+    out = _Series.apply(
+        graph,
+        values.expand(*lead, -1).reshape(-1, values.shape[-1]),
+        x.expand(*lead, n, d).reshape(-1, n, d),
+        flat(c),
+        None if same else flat(through.detach()),
+        math.ceil(math.sqrt(c.shape[-1])) if checkpoint else 1,
+    )
+    return out.reshape(len(c), *lead, n, d)
+
+
+def _composed(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor) -> Tensor:
+    """The same from single products; every power is kept for the gradient.
+
+    For coefficients of each channel, and for programs that are traced or transformed.
+    """
+    if through is not c:  # what the gradient of x does not see starts from a copy without one
+        parts = ((x, through), (x.detach(), c - through))
+        return sum(_composed(graph, values, start, own, own) for start, own in parts)  # type: ignore[return-value]
+    shares = c.to(x.dtype)
+    y, total = x, shares[..., 0] * x
+    for k in range(1, shares.shape[-1]):
+        y = propagate(graph, values, y)
+        total = total + shares[..., k] * y
+    return total
+
+
+class _Series(Function):
+    """Forward: powers ``y_k = A y_{k−1}``. Backward: Horner with Aᵀ, ``g_k = Aᵀ g_{k+1} + c_k g``.
+
+    values ``(L, E)``, x ``(L, n, d)``, c ``(m, K+1, L)``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        graph: Graph,
+        values: Tensor,
+        x: Tensor,
+        c: Tensor,
+        through: Tensor | None,
+        stride: int,
+    ) -> Tensor:
+        kernels = backend(x)
+        needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
+        ctx.graph, ctx.stride, ctx.through = graph, stride, through
+        if not needs_basis and len(c) == 1:  # Horner here too: no sum to carry along
+            ctx.save_for_backward(values, c)
+            out = c[0, -1, :, None, None] * x
+            for k in range(c.shape[1] - 2, -1, -1):
+                out = kernels.spmm(graph, values, out, add=(c[0, k], x))
+            return out.unsqueeze(0)
+        if needs_basis and stride == 1:
+            kept = [x]
+            for _ in range(1, c.shape[1]):
+                kept.append(kernels.spmm(graph, values, kept[-1]))
+            sums = [kernels.combine(shares, kept) for shares in c]
+            out = sums[0].unsqueeze(0) if len(sums) == 1 else torch.stack(sums)
+        else:
+            out = c[:, 0, :, None, None] * x
+            y, kept = x, [x]
+            for k in range(1, c.shape[1]):
+                y = kernels.spmm(graph, values, y)
+                if needs_basis and k % stride == 0:
+                    kept.append(y)
+                for share, total in zip(c[:, k, :, None, None], out, strict=True):
+                    total.addcmul_(share, y)
+        ctx.save_for_backward(values, c, *kept)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (grad,) = grads
+        values, c, *kept = ctx.saved_tensors
+        graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
+        kernels = backend(grad)
+        wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
+        d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
+        d_c = torch.empty_like(c) if wants_c else None
+        transpose = transposed(graph, values)  # once, for all products
+        g: Tensor | None = None
+        for first in range(last // stride * stride, -1, -stride):
+            stop = min(first + stride, last + 1)
+            powers = [kept[first // stride]] if wants_values or wants_c else []
+            while powers and len(powers) < stop - first:
+                powers.append(kernels.spmm(graph, values, powers[-1]))
+            for k in range(stop - 1, first - 1, -1):
+                if g is not None and d_values is not None:
+                    kernels.sddmm(graph, g, powers[k - first], out=d_values)
+                g = _horner(kernels, transpose, g, c[:, k], grad)
+            if d_c is not None and stride > 1:
+                for row, part in zip(d_c, grad, strict=True):
+                    row[first:stop] = kernels.dots(part, powers)
+        if d_c is not None and stride == 1:  # all powers at once: the gradient is read less often
+            for row, part in zip(d_c, grad, strict=True):
+                row.copy_(kernels.dots(part, kept))
+        if ctx.through is not None and ctx.needs_input_grad[2]:
+            g = None
+            for k in range(last, -1, -1):
+                g = _horner(kernels, transpose, g, ctx.through[:, k], grad)
+        return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
+
+
+def _horner(
+    kernels: Any, matrix: tuple[Pattern, Tensor], g: Tensor | None, c: Tensor, grad: Tensor
+) -> Tensor:
+    """``Aᵀ g + Σ_m c_m grad_m``, with the matrix Aᵀ."""
+    if len(c) == 1:
+        share, source = c[0], grad[0]
+    else:
+        share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
+    if g is None:
+        return share[:, None, None] * source
+    return kernels.spmm(*matrix, g, add=(share, source))

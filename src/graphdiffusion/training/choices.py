@@ -1,0 +1,159 @@
+"""What can be chosen for a training: options of data, rewiring and training, and those of the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from ..errors import ArgumentError
+from ..graph import SELF_LOOPS
+from ..nn import MODELS
+from ..options import Bounds, Named, Option, components, options_of
+from ..registry import registries
+
+# A split has its own seed, below MOST_SEEDS, and MOST_INITS seeds for its initialisations: no two trainings
+# of a run share one, and those of a search, which begin at MOST_SEEDS, are others.
+MOST_SEEDS, MOST_INITS = 1_000_000, 1_000
+
+
+@dataclass
+class DataOptions:
+    """Which graph, and how it is split.
+
+    Args:
+        data: Data set by name, or path of a folder or .npz file.
+        lcc: Keep only the largest connected component of a named data set.
+        split: Random splits, Planetoid's fixed one, or the masks given with the data, which an own graph
+            that has them takes by default.
+        splits: Number of random splits.
+        inits: Initialisations for each split.
+        seed: First seed of splits and initialisations.
+        development: Nodes for training and validation; 0: the paper's.
+        per_class: Training nodes of each class in a random split; 0: the paper's 20, fewer on a small
+            graph.
+        directed: Keep the directions of the edges of one's own graph.
+        self_loops: Weight of the self-loop of every node; 0: no loops.
+    """
+
+    group: ClassVar[str] = "data"
+    data: str = "cora-embedded"
+    lcc: bool = True
+    split: Literal["random", "planetoid", "given"] = "random"
+    splits: Annotated[int, Bounds(1)] = 5
+    inits: Annotated[int, Bounds(1, MOST_INITS)] = 1
+    seed: Annotated[int, Bounds(0, MOST_SEEDS - 1)] = 0
+    development: Annotated[int, Bounds(0)] = 0
+    per_class: Annotated[int, Bounds(0)] = 0
+    directed: bool = False
+    self_loops: Annotated[float, Bounds(0)] = SELF_LOOPS
+
+
+@dataclass
+class RewiringOptions:
+    """How the graph is densified before training.
+
+    Args:
+        rewire: Densify the graph by diffusion first.
+        rewire_alpha: Teleport probability of personalised PageRank.
+        rewire_t: Time of the heat kernel.
+        rewire_k: Entries kept for each node.
+    """
+
+    group: ClassVar[str] = "rewiring"
+    rewire: Literal["none", "ppr", "heat"] = "none"
+    rewire_alpha: Annotated[float, Bounds(0, 1)] = 0.15
+    rewire_t: Annotated[float, Bounds(0)] = 3.0
+    rewire_k: Annotated[int, Bounds(1)] = 32
+
+
+@dataclass
+class ModelOptions:
+    """Which model.
+
+    Args:
+        model: Model by name.
+    """
+
+    group: ClassVar[str] = "model"
+    model: Annotated[str, Named(MODELS)] = "grand"
+
+
+@dataclass
+class TrainingOptions:
+    """How it is trained.
+
+    Args:
+        optimiser: Optimiser.
+        rate: Learning rate.
+        decay: Weight decay.
+        epochs: Most epochs.
+        patience: Stop after so many epochs without improvement; 0: never.
+        label_rate: Share of training labels given as input features; 0: none.
+        sweep: Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.
+        sweep_points: Number of times in the sweep.
+        device: Where to compute.
+    """
+
+    group: ClassVar[str] = "training"
+    optimiser: Literal["adam", "adamax", "rmsprop", "sgd"] = "adamax"
+    rate: Annotated[float, Bounds(0, above=True)] = 0.02
+    decay: Annotated[float, Bounds(0)] = 0.005
+    epochs: Annotated[int, Bounds(1)] = 100
+    patience: Annotated[int, Bounds(0)] = 0
+    label_rate: Annotated[float, Bounds(0, 0.999)] = 0.0
+    sweep: Annotated[float, Bounds(0)] = 0.0
+    sweep_points: Annotated[int, Bounds(2, 1000)] = 12
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+BEFORE, AFTER = (DataOptions, RewiringOptions, ModelOptions), (TrainingOptions,)
+
+
+def applicable(chosen: Mapping[str, Any]) -> dict[str, Option]:
+    """The options that a training with these choices has, by name."""
+    option = options_of(ModelOptions)["model"]
+    parts = components(MODELS[option.check(chosen.get("model", option.default))], chosen)
+    core = {n for part in (*BEFORE, *AFTER) for n in options_of(part)}
+    for part in parts:
+        for name in options_of(part):
+            if name in core:
+                raise ArgumentError(
+                    f"{part.__name__} has an option {name!r}, which every training has: rename it."
+                )
+    found: dict[str, Option] = {}
+    for part in (*BEFORE, *parts, *AFTER):
+        for name, option in options_of(part).items():
+            found.setdefault(name, option)
+    return found
+
+
+def all_options() -> dict[str, Option]:
+    """Every option of every registered class, by name; where several classes share one, of the first."""
+    parts = [*BEFORE, *components(MODELS[ModelOptions.model], {})]  # their defaults are shown
+    for registry in registries().values():
+        parts += registry.classes().values()
+    found: dict[str, Option] = {}
+    for part in (*parts, *AFTER):
+        for name, option in options_of(part).items():
+            found.setdefault(name, option)
+    return found
+
+
+def default(name: str) -> Any:
+    """The default of an option."""
+    return all_options()[name].default
+
+
+def not_chosen(name: str) -> str:
+    """Why an option that is known somewhere does not count."""
+    owners = [
+        f"{kind} {label}"
+        for kind, registry in registries().items()
+        for label, cls in registry.classes().items()
+        if name in options_of(cls)
+    ]
+    more = f" and {len(owners) - 4} more" if len(owners) > 4 else ""
+    return (
+        f"{name} is an option of {', '.join(owners[:4])}{more}, and none of them is chosen: leave it out."
+    )
