@@ -116,7 +116,10 @@ class Model(nn.Module):
         reset_children(self)
 
     def prepare(self, graph: Graph) -> Any:
-        """What follows from the graph alone; computed once and shared by all members."""
+        """What follows from the graph alone; computed once and shared by all members.
+
+        It lies on the device of the graph. In the harness the model's own tensors may lie elsewhere.
+        """
         return None
 
     def decay(self, name: str) -> float:

@@ -98,7 +98,10 @@ class Convolution(nn.Module):
 def symmetric_weights(graph: Graph, like: Tensor) -> Tensor:
     """Edge weights :math:`d_i^{-1/2} w_{ij} d_j^{-1/2}`, d the sums of rows; ``like`` gives the dtype."""
     given = graph.weight
-    weight = torch.ones(graph.num_edges).to(like) if given is None else given.to(like.dtype)
+    if given is None:
+        weight = torch.ones(graph.num_edges, dtype=like.dtype, device=graph.row.device)
+    else:
+        weight = given.to(like.dtype)
     degree = group_sum(graph, weight, "rows")
     root = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
     return spread(graph, root, "rows") * weight * spread(graph, root, "columns")
