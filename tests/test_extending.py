@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import make_graph, normal
 from test_cli_basics import SMALL, write_graph
+from torch import func
 
-from graphdiffusion import plugins
+from graphdiffusion import GRAND, GraphDiffusion, plugins
 from graphdiffusion.cli import main
-from graphdiffusion.errors import ConfigError
+from graphdiffusion.data import open_data
+from graphdiffusion.errors import ArgumentError, ConfigError
+from graphdiffusion.options import options_of
 from graphdiffusion.plugins import load_plugin
 from graphdiffusion.registry import registries
-from graphdiffusion.training import Config, Population, load_problem, protocol
+from graphdiffusion.solvers import Tableau
+from graphdiffusion.training import Config, Population, load_problem, load_run, protocol
+from graphdiffusion.training.problem import member_splits
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "extending"
 CHOICES = {
@@ -170,3 +176,187 @@ def test_a_name_is_taken_once(here):
     Path("other.py").write_text((EXAMPLES / "term.py").read_text() + "\n# another\n")
     with pytest.raises(ConfigError, match="there is a term 'example' already"):
         load_plugin("other.py")
+
+
+def written(source: str) -> str:
+    """A plug-in from its text."""
+    Path("mine.py").write_text(source)
+    return "mine.py"
+
+
+AFFINE = '''
+from graphdiffusion.equation import TERMS, Affine, Coefficient, Term
+from graphdiffusion.ops import propagate
+
+@TERMS.register("extra")
+class Extra(Term):
+    """More diffusion.
+
+    Args:
+        extra: Its coefficient.
+    """
+
+    members = needs_attention = True
+
+    def __init__(self, extra: float = 5.0) -> None:
+        super().__init__()
+        self.c = Coefficient(extra)
+
+    def forward(self, context):
+        return self.c(), propagate(context.graph, context.attention, context.x) - context.x
+
+    def affine(self, context):
+        return Affine({1: self.c()})
+'''
+
+
+def test_an_affine_term_without_a_bound_in_a_traced_program(here):
+    """The closed form needs more products than those of α: none is missing, and none is traced."""
+    load_plugin(written(AFFINE))
+    graph = make_graph("random")
+    x = normal(graph.num_nodes, 4, dtype=torch.float32)
+    layer = GraphDiffusion(4, 3.0, terms="extra", heads=1, attention_dim=4)
+    exact = GraphDiffusion(
+        4, 3.0, terms="extra", heads=1, attention_dim=4, solver="dopri5", rtol=1e-7, atol=1e-9
+    )
+    exact.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer(x, graph), exact(x, graph), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ArgumentError, match="cannot follow"):
+        func.vmap(lambda v: layer(v, graph))(x[None])
+    assert not GRAND(4, 2, hidden=4, terms="extra", heads=1, attention_dim=4).capturable
+
+
+LABELS = '''
+import torch
+from torch import nn
+from graphdiffusion.equation import TERMS, Coefficient, Term
+
+@TERMS.register("seen")
+class Seen(Term):
+    """Labels of the training nodes as a source."""
+
+    needs_observed = True
+
+    def __init__(self, channels: int, beta) -> None:
+        super().__init__()
+        self.beta, self.map = beta, nn.Parameter(torch.ones(3, channels))
+
+    def forward(self, context):
+        seen = torch.zeros_like(context.x0)
+        if context.observed is not None:
+            seen = context.observed @ self.map + seen
+        return self.beta(), seen
+'''
+
+
+def test_predictions_of_a_term_with_labels_are_those_of_the_training(here, capsys):
+    plugin = ["--plugin", written(LABELS)]
+    small = [*SMALL, "--epochs", "6", "--splits", "1", "--out", "run", "--terms", "source,seen", *plugin]
+    assert main(["train", "toy", *small]) == 0
+    run = load_run("run")
+    probabilities = run.predict()
+    data, split = run.problem.data, member_splits(run.config, run.problem.data, [run.results[0].member])
+    right = (probabilities.argmax(-1) == data.y)[split.test[0]].float().mean()
+    assert float(right) == pytest.approx(run.results[0].test, abs=1e-6)
+    names = run.states.keys()  # two terms with a coefficient of the library's have one each
+    assert {"diffusion.equation.terms.0.beta.raw", "diffusion.equation.terms.1.beta.raw"} <= names
+    assert run.predict(open_data("toy")).shape == probabilities.shape
+
+
+def test_members_that_are_mixed_by_a_term_run_one_by_one(here):
+    """Also where its coefficient starts at 0."""
+    load_plugin(written(LABELS.replace("context.observed @ self.map", "context.x0.mean() + context.x0")))
+    config = Config(data="toy", per_class=4, splits=2, hidden=8, time=2.0, terms="seen")
+    population = Population(load_problem(config), config, protocol(config))
+    population.step()
+    assert population.stack.takes_members() is False
+
+
+MODEL = '''
+import torch
+from torch import nn
+from graphdiffusion.nn import MODELS, Model, Output
+
+@MODELS.register("mine")
+class Mine(Model):
+    """A model."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(in_channels, in_channels)
+        self.again = self.first
+        self.last = nn.Linear(in_channels, out_channels)
+        EXTRA
+
+    def run(self, x, graph, **more):
+        return RESULT
+'''
+WHOLE = "Output(self.last(self.again(torch.relu(self.first(x)))))"
+
+
+def test_a_model_with_tied_weights_and_sparse_features(here, capsys):
+    """Tied weights are one tensor under two names; features are dense for a model that wants them so."""
+    plugin = ["--plugin", written(MODEL.replace("EXTRA", "").replace("RESULT", WHOLE))]
+    short = ["--splits", "1", "--epochs", "2", "--out", "run"]
+    assert main(["train", "cora-embedded", "--model", "mine", *short, *plugin]) == 0
+    assert main(["evaluate", "run", *plugin]) == 0
+    assert main(["predict", "run", *plugin]) == 0
+    model = load_run("run").model()
+    assert model.first is model.again
+
+
+@pytest.mark.parametrize(
+    ("extra", "result", "says"),
+    [
+        ("", WHOLE + ".logits", "run of Mine must give an Output, got Tensor"),
+        ("", "Output(self.first(x))", "must give logits of shape (..., 60, 3)"),
+        ("self.memory = 3.0", WHOLE, "Mine has an attribute 'memory', which the training calls"),
+        ("self.requires_grad_(False)", WHOLE, "the model mine has no parameters to train"),
+    ],
+)
+def test_models_with_mistakes(here, capsys, extra, result, says):
+    plugin = ["--plugin", written(MODEL.replace("EXTRA", extra).replace("RESULT", result))]
+    shared = ["--per-class", "4", "--epochs", "1", "--splits", "1", "--out", "run"]
+    assert main(["train", "toy", "--model", "mine", *shared, *plugin]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("kind: Literal[1, 2] = 1", "the choices of kind must be texts, got (1, 2)"),
+        ("out: str = 'x'", "an option 'out', which the command line has: rename it"),
+    ],
+)
+def test_options_with_mistakes(here, capsys, argument, says):
+    source = AFFINE.replace("extra: float = 5.0", argument).replace(
+        "Coefficient(extra)", "Coefficient(1.0)"
+    )
+    assert main(["train", "--help", "--plugin", written("from typing import Literal\n" + source)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_annotations_for_type_checkers_alone(here):
+    own = AFFINE.replace("extra: float = 5.0", "q: Other | None = None, extra: float = 5.0")
+    source = "from __future__ import annotations\n" + own
+    load_plugin(written(source))
+    assert list(options_of(registries()["term"]["extra"])) == ["extra"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"b": (0.5,)},
+        {"b": (0.5, 0.25)},
+        {"a": ((0.5, 0.5),)},
+        {"error": (0.1, 0.1)},
+        {"error": (0.1,)},
+        {"dense": ((1.0,),)},
+        {"dense": ((1.0,), (1.0,))},
+    ],
+)
+def test_a_tableau_is_checked(wrong):
+    good = {"order": 2, "a": ((0.5,),), "b": (0.0, 1.0)}
+    Tableau(**good)
+    with pytest.raises(ArgumentError, match="tableau"):
+        Tableau(**{**good, **wrong})

@@ -111,6 +111,8 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         split = self._split(problem.data, mask)
         member = Member(0, config.seed, config.seed * 1000)
         population = Population(problem, config, [member], stack_splits([split]))
+        if population.stack.model.needs_observed:
+            raise ConfigError("a term that uses labels needs them at prediction: train with grand train.")
         while population.epochs_done < config.epochs and not bool(population.finished().any()):
             failure = population.step()
             if failure is not None:
@@ -126,7 +128,7 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_.to(problem.y.device).eval()
         self.result_ = Result(
             0, member.split, member.init, val.item(), test.item() if bool(split.test.any()) else math.nan,
-            int(population.best_epoch), int(population.epoch), population.stack.model.time(own), {},
+            int(population.best_epoch), int(population.epoch), population.stack.model.time_of(own), {},
         )  # fmt: skip
         self.classes_ = np.arange(problem.classes)
         self.n_features_in_ = problem.in_channels

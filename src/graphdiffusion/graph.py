@@ -74,6 +74,8 @@ class Graph(Pattern):
         if data.edge_index is None:
             raise GraphError("data.edge_index is None: this Data holds no edges.")
         weight, attributes = data.get("edge_weight"), data.get("edge_attr")
+        if attributes is not None and (attributes.dim() != 2 or not attributes.is_floating_point()):
+            attributes = None  # codes of kinds, for example, which no diffusivity takes
         return cls.from_edge_index(data.edge_index, data.num_nodes, weight, self_loops, attributes)
 
     @classmethod

@@ -7,6 +7,7 @@ presets and searches take names, types, defaults and bounds from there.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import math
@@ -157,7 +158,7 @@ def _options_of(cls: Any) -> dict[str, Option]:
     for base in cls.__mro__:  # a base class may document the arguments of its subclasses
         helps = help_texts(base) | helps
     for base in _constructors(cls):
-        hints = get_type_hints(vars(base)["__init__"], include_extras=True)
+        hints = _hints(vars(base)["__init__"])
         for p in inspect.signature(vars(base)["__init__"]).parameters.values():
             option = _option(p, hints.get(p.name), helps.get(p.name, ""), getattr(cls, "group", ""))
             if option is not None and p.name not in getattr(cls, "given", ()):
@@ -249,6 +250,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def _hints(function: Any) -> dict[str, Any]:
+    """The annotations of a function; those that are names of type checkers only are left out."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError:
+        found = {}
+        for name, hint in function.__annotations__.items():
+            with contextlib.suppress(NameError):
+                found[name] = eval(hint, function.__globals__) if isinstance(hint, str) else hint
+        return found
+
+
 def _option(parameter: inspect.Parameter, hint: Any, help: str, group: str) -> Option | None:
     """The option of a keyword argument; ``None`` if it has no default or no plain type."""
     if parameter.default is parameter.empty or hint is None:
@@ -262,6 +275,8 @@ def _option(parameter: inspect.Parameter, hint: Any, help: str, group: str) -> O
     literal = next((part for part in (hint, *get_args(hint)) if get_origin(part) is Literal), None)
     if literal is not None:
         choices, kind = get_args(literal), str
+        if not all(isinstance(choice, str) for choice in choices):
+            raise ArgumentError(f"the choices of {parameter.name} must be texts, got {choices}.")
     elif len(plain) == 1 and isinstance(parameter.default, _FITS[plain[0]]):
         kind = plain[0]
     else:

@@ -16,10 +16,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigError, GraphDiffusionError
+from .errors import ArgumentError, ConfigError, GraphDiffusionError
+from .options import options_of
 from .registry import registries
 
 _PREFIX = "graphdiffusion_plugin_"
+
+# options of the commands themselves
+RESERVED = frozenset(
+    ("budget", "config", "engine", "families", "final_seeds", "finalists", "fresh", "grace", "out",
+     "plugin", "preset", "quiet", "race_seeds", "reduction", "resume", "root", "sampler", "space", "trials")
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ def load_plugin(path: str | PathLike[str]) -> Plugin:
     sys.modules[plugin.module] = module
     try:
         exec(compile(content, str(path), "exec"), module.__dict__)  # the very bytes that were summed
+        _check_options(plugin.module)
     except Exception as error:
         del sys.modules[plugin.module]
         for registry in registries().values():
@@ -66,6 +74,16 @@ def load_plugin(path: str | PathLike[str]) -> Plugin:
         raise ConfigError(f"the plug-in {path} cannot be loaded: {_reason(error, path)}") from error
     _loaded[plugin.module] = plugin
     return plugin
+
+
+def _check_options(module: str) -> None:
+    """Read the options of the classes of a plug-in now: a mistake in one would break every command."""
+    for registry in registries().values():
+        for cls in registry.classes().values():
+            if cls.__module__ == module and (taken := RESERVED & options_of(cls).keys()):
+                raise ArgumentError(
+                    f"{cls.__name__} has an option {min(taken)!r}, which the command line has: rename it"
+                )
 
 
 def used_plugins(classes: Iterable[type]) -> list[dict[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -137,6 +138,12 @@ class Diffusion(Equation):
     def rate(self, reach: Tensor | float = 0.0) -> Tensor:
         scale = self.alpha.largest(reach)
         return scale if self.rates is None else scale * self.rates.largest(reach)
+
+    def bound(self, reach: Tensor | float = 0.0) -> Tensor:
+        total = self.alpha.largest(reach)
+        for term in self.terms:
+            total = total + cast(Term, term).bound(reach).to(total.device)
+        return total if self.rates is None else total * self.rates.largest(reach)
 
     def learns_rate(self) -> bool:
         own = [self.alpha] if self.rates is None else [self.alpha, self.rates]

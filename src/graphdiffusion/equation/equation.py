@@ -95,6 +95,10 @@ class Equation(nn.Module):
         """Whether theorem 1 holds for steps up to 1 / :meth:`rate`."""
         return True
 
+    def bound(self, reach: Tensor | float = 0.0) -> Tensor:
+        """A bound of the coefficient of A − I in the closed form, ``(..., 1, 1)``; ∞: not known."""
+        return self.rate(reach)
+
     def learns_rate(self) -> bool:
         """Whether training changes :meth:`rate`."""
         return False

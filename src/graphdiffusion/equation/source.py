@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .coefficient import Coefficient
@@ -28,6 +29,9 @@ class Source(Term):
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
         return self.beta(context.t), context.x0.detach() if self.detach_source else context.x0
+
+    def bound(self, reach: Tensor | float = 0.0) -> Tensor:
+        return torch.zeros(1, 1, dtype=torch.float64)
 
     def affine(self, context: Context) -> Affine | None:
         if self.beta.terms > 1:

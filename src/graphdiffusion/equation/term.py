@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor, nn
 
 from ..registry import Registry
@@ -68,6 +70,14 @@ class Term(nn.Module):
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
         """Coefficient ``(..., 1, 1)`` or ``(..., 1, d)``, and direction ``(..., n, d)``."""
         raise NotImplementedError
+
+    def bound(self, reach: Tensor | float = 0.0) -> Tensor:
+        """A bound of the coefficient of A − I that :meth:`affine` gives, ``(..., 1, 1)``.
+
+        Without one, ∞, the closed form works, but not in a program that is traced or captured.
+        """
+        none = type(self).affine is Term.affine
+        return torch.full((1, 1), 0.0 if none else math.inf, dtype=torch.float64)
 
     def affine(self, context: Context) -> Affine | None:
         """The term with constant coefficients, if it is affine in x: then a closed form may exist."""

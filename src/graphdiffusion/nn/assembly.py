@@ -61,8 +61,10 @@ def make_terms(
     """By name or as they are; ``wide`` is the number of coefficients, ``None`` for one."""
     if not isinstance(given, str):
         return list(given)
-    available = {"channels": channels, "beta": Coefficient(0.0, channels=wide)}
-    return [create(TERMS[name], options, **available) for name in split_names(given)]
+    return [
+        create(TERMS[name], options, channels=channels, beta=Coefficient(0.0, channels=wide))
+        for name in split_names(given)
+    ]
 
 
 def make_solver(

@@ -108,9 +108,14 @@ class Model(nn.Module):
             edge_attr: ``(E, k)``.
             more: As in :meth:`run`.
         """
-        x = as_features(x)
+        x = self.features(x)
         graph = as_graph(edge_index, x.shape[-2], edge_weight, self.self_loops, edge_attr)
         return self.run(x, graph, **more).logits
+
+    def features(self, x: Features) -> Features:
+        """Features as :meth:`run` takes them."""
+        x = as_features(x)
+        return x.dense() if isinstance(x, SparseFeatures) and not self.takes_sparse else x
 
     def reset_parameters(self) -> None:
         reset_children(self)
@@ -162,7 +167,7 @@ class Model(nn.Module):
         """A state that gives at its own time what ``state`` gives at a fraction of it, ``(P,)``."""
         return dict(state)
 
-    def time(self, state: Mapping[str, Tensor]) -> float | None:
+    def time_of(self, state: Mapping[str, Tensor]) -> float | None:
         """T in the state of one member, for models that have one."""
         return None
 

@@ -200,7 +200,7 @@ class GraphDiffusion(MessagePassing):
         solver = self.solver
         if self.time.is_meta or self.learn_time or not solver.captures or self.gradient != "backprop":
             return {}
-        rate = self.equation.rate(math.inf).detach().double().max().reshape(1)
+        rate = self.equation.bound(math.inf).detach().double().max().reshape(1)
         if solver.follows_rate and bool(torch.isinf(rate)):
             return {}
         time = self.time.double().reshape(1)

@@ -157,13 +157,15 @@ class GRAND(Model):
         """Whether the scheme needs no look at the device, nor the gradient; foreign equations may."""
         layer = self.diffusion
         own = bool(self.members) and layer.equation.capturable
+        if layer.solver.follows_rate:
+            own = own and bool(torch.isfinite(layer.equation.bound()).all())
         return own and layer.solver.captures and layer.gradient == "backprop"
 
     def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
         layer = self.diffusion
         time = layer.time.detach().double()
         span = (time + reach if layer.learn_time else time).clamp_min(SHORTEST)
-        rate = layer.equation.rate(reach[:, None, None])[..., 0, 0]
+        rate = layer.equation.bound(reach[:, None, None])[..., 0, 0]
         return layer.solver.capacity(span * furthest, rate)
 
     def learns_capacity(self) -> bool:
@@ -183,7 +185,7 @@ class GRAND(Model):
         time = state["diffusion.time"]
         return {**state, "diffusion.time": time * fraction.to(time.dtype)}
 
-    def time(self, state: Mapping[str, Tensor]) -> float | None:
+    def time_of(self, state: Mapping[str, Tensor]) -> float | None:
         return float(state["diffusion.time"])
 
     def warnings(self) -> list[str]:

@@ -20,7 +20,7 @@ def sparsify(
     eps: float | None = None,
     avg_degree: float | None = None,
 ) -> sparse.csr_array:
-    """Sparse ``n × n`` matrix from its rows, which come in blocks ``(b, n)`` and may be let go at once.
+    """Sparse ``n × n`` matrix from its rows, which come in blocks ``(b, n)`` and may be freed at once.
 
     Exactly one rule is given. Every rule keeps the largest entry of each row (the edges that enter a
     node). Ties, which are entries within ``RESOLUTION`` of the smallest one to keep, go to the smaller

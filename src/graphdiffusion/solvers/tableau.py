@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..errors import ArgumentError
+
 
 @dataclass(frozen=True)
 class Tableau:
@@ -26,6 +28,26 @@ class Tableau:
     error: tuple[float, ...] | None = None
     limit: float = 1.0
     dense: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        stages = len(self.b)
+        if len(self.a) != stages - 1 or any(len(row) != k + 1 for k, row in enumerate(self.a)):
+            raise ArgumentError(
+                f"a tableau with {stages} weights has rows of 1, 2, ... {stages - 1} entries, got rows of "
+                f"{[len(row) for row in self.a]}."
+            )
+        for name, weights, total in (("b", self.b, 1.0), ("error", self.error, 0.0)):
+            if weights is not None and (len(weights) != stages or abs(sum(weights) - total) > 1e-6):
+                raise ArgumentError(
+                    f"{name} of a tableau must have {stages} entries with the sum {total:g}, got "
+                    f"{len(weights)} with {sum(weights):g}."
+                )
+        if self.dense is not None:
+            ends = [sum(row) for row in self.dense]
+            if len(ends) != stages or any(abs(e - b) > 1e-6 for e, b in zip(ends, self.b, strict=True)):
+                raise ArgumentError(
+                    "dense of a tableau must have a row for each stage, which sums up to b."
+                )
 
     @property
     def c(self) -> tuple[float, ...]:

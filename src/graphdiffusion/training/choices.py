@@ -154,6 +154,5 @@ def not_chosen(name: str) -> str:
         if name in options_of(cls)
     ]
     more = f" and {len(owners) - 4} more" if len(owners) > 4 else ""
-    return (
-        f"{name} is an option of {', '.join(owners[:4])}{more}, and none of them is chosen: leave it out."
-    )
+    own = f"{', '.join(owners[:4])}{more}"
+    return f"{name} is an option of {own}, and none of them is chosen: choose one, or leave it out."

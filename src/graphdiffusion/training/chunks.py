@@ -185,7 +185,8 @@ def _load(
 ) -> None:
     """Bring a population to the state of a checkpoint; members that have finished are added to ``done``."""
     members = population.members
-    own = {name: value for name in population.stack.saved for value in [population.stack.tensors[name][0]]}
+    tensors_of = population.stack.tensors
+    own = {name: tensors_of[known][0] for name, known in population.stack.saved.items()}
     wanted: dict[str, Tensor] = {}
     for entry in note["done"]:
         result = Result.parse(entry)

@@ -22,6 +22,7 @@ FORMAT = 3  # of run folders; raise it when older ones can no longer be read
 _PARTS = {
     "edges": ("edge_index",),
     "edge weights": ("edge_weight",),
+    "edge attributes": ("edge_attr",),
     "features": ("x",),
     "feature names": ("feature_names",),
     "labels": ("y",),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from ..data import Split
-from ..errors import SolverError
+from ..errors import ArgumentError, ConfigError, SolverError
 from ..nn import Output
 from ..ops.noise import derive, random_bits
 from .capture import CapturedStep, can_capture
@@ -52,7 +52,9 @@ class Population:
             for c, m in zip(each, members, strict=True)
         ]
         self.stack = Stack(models, device, (config.model_class, *config.model_options.items()))
-        self.x = self.stack.features(problem.x)
+        if not self.parameters:
+            raise ConfigError(f"the model {config.model} has no parameters to train.")
+        self.x = self.stack.model.features(problem.x)
         self.prepared = problem.prepared(config, self.stack.model)
 
         def column(option: str) -> Tensor:
@@ -102,9 +104,16 @@ class Population:
         return self.stack.parameters
 
     def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
-        return self.stack.run(
+        output = self.stack.run(
             state, self.x, self.problem.graph, key, prepared=self.prepared, check=False, **more
         )
+        wanted = (self.problem.graph.num_nodes, self.problem.classes)
+        if output.logits.shape[-2:] != wanted:
+            raise ArgumentError(
+                f"the model {self.config.model} must give logits of shape (..., {wanted[0]}, {wanted[1]}), "
+                f"a row for each node and a column for each class, got {tuple(output.logits.shape)}."
+            )
+        return output
 
     def step(self) -> SolverError | None:
         """One epoch of every member: train, validate, and keep what is best.
@@ -261,7 +270,7 @@ class Population:
 
     def saved(self, state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
         """The state of one member as a model file keeps it."""
-        return {name: value[member].cpu() for name, value in state.items() if name in self.stack.saved}
+        return {name: state[own][member].cpu() for name, own in self.stack.saved.items()}
 
     def numbers(self, which: Tensor) -> list[int]:
         """The numbers of some members, ``which`` ``(P,)`` bool."""

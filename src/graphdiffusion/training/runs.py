@@ -94,7 +94,8 @@ class Run:
         """Validation and test accuracy of a member, computed anew, as the training computes them."""
         result = self._result(member)
         population = Population(self.problem, self.config, [result.member])
-        saved = {k: v[None].to(self._device) for k, v in self._state(result).items()}
+        state, known = self._state(result), population.stack.saved
+        saved = {known[name]: value[None].to(self._device) for name, value in state.items()}
         val, test = population.accuracies(population.stack.tensors | saved)
         return val.item(), test.item()
 
@@ -109,12 +110,13 @@ class Run:
             member: By default the best.
         """
         result = self._result(member)
-        labels = self._labels(result) if data is None else None
+        model = self.model(result.number)
         bare = unlabelled(self.data if data is None else data)
         if data is not None:
             bare.x = self._features(bare)
         x, graph = as_features(bare.x).to(self._device), build_graph(self.config, bare).to(self._device)
-        return self.model(result.number)(x, graph, labels=labels).softmax(-1).cpu()
+        more = self._labels(result, model, None if data is None else x.shape[-2])
+        return model(x, graph, **more).softmax(-1).cpu()
 
     def _features(self, data: Data) -> Tensor:
         """The features of a graph in the order of the training, by their names where both have them."""
@@ -137,12 +139,18 @@ class Run:
                 )
         return select_columns(data.x, [place[feature] for feature in own])
 
-    def _labels(self, result: Result) -> Tensor | None:
-        if self.config.label_rate == 0:
-            return None
-        train = member_splits(self.config, self.problem.data, [result.member]).train[0]
-        y = self.problem.y
-        return one_hot(y.clamp_min(0), len(self.class_names)).float() * train.to(y.device).unsqueeze(-1)
+    def _labels(self, result: Result, model: Model, nodes: int | None) -> dict[str, Tensor]:
+        """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
+        if nodes is None:
+            train = member_splits(self.config, self.problem.data, [result.member]).train[0]
+            y = self.problem.y
+            shown = one_hot(y.clamp_min(0), len(self.class_names)).float() * train.to(y.device).unsqueeze(
+                -1
+            )
+        else:
+            shown = torch.zeros(nodes, len(self.class_names), device=self._device)
+        found = {"labels": shown} if self.config.label_rate > 0 and nodes is None else {}
+        return found | ({"observed": shown} if model.needs_observed else {})
 
     def _state(self, result: Result) -> dict[str, Tensor]:
         place = self.results.index(result)
@@ -238,7 +246,7 @@ def unlabelled(data: Data) -> Data:
     """The graph alone, checked: features, edges, weights, ids and names, without labels and masks."""
     if not isinstance(data, Data):
         raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
-    kept = ("x", "feature_names", "edge_index", "edge_weight", "node_ids", "name")
+    kept = ("x", "feature_names", "edge_index", "edge_weight", "edge_attr", "node_ids", "name")
     bare = Data(**{key: data[key] for key in kept if data.get(key) is not None})
     if isinstance(bare.get("x"), Tensor):
         bare.y = torch.full((bare.x.shape[0],), -1)

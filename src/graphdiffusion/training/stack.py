@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import SolverError
-from ..nn import Model, Output, SparseFeatures
+from ..errors import ArgumentError, SolverError
+from ..nn import Model, Output
 from ..nn.modules import Features
 
 log = logging.getLogger("graphdiffusion")
@@ -46,7 +46,8 @@ class Stack:
         model: The computation; its own parameters are never used.
         parameters: What is learnt, stacked.
         constants: All other tensors, stacked.
-        saved: Names of the tensors that make up a saved state.
+        saved: Names of the tensors that make up a saved state, and those by which they are known here: a
+            tensor that a model has under two names is one.
     """
 
     def __init__(self, models: Sequence[Model], device: torch.device, identity: Hashable) -> None:
@@ -58,7 +59,9 @@ class Stack:
             stacked = torch.stack([tensors[name].detach() for tensors in named]).to(device)
             home = self.parameters if first.requires_grad else self.constants
             home[name] = stacked.requires_grad_(first.requires_grad)
-        self.saved = frozenset(models[0].state_dict())
+        own = {id(value): name for name, value in reversed(named[0].items())}
+        kept = models[0].state_dict(keep_vars=True)
+        self.saved = {name: own[id(value)] for name, value in kept.items()}
 
     @property
     def model(self) -> Model:
@@ -74,21 +77,16 @@ class Stack:
             self.face, {f"model.{k}": v for k, v in state.items()}, (method, *args), more
         )
 
-    def features(self, x: Features) -> Features:
-        """Features as the model takes them."""
-        if isinstance(x, SparseFeatures) and not self.model.takes_sparse:
-            return x.dense()
-        return x
-
     def run(self, state: State, x: Features, graph: Any, key: Tensor, **more: Any) -> Output:
         """Results of all members ``(P, n, classes)``; arguments as in :meth:`Model.run`."""
         if self._together(state, x, graph, key, more):
-            return self.call("run", state, x, graph, key=key, **more)
+            return self._checked(self.call("run", state, x, graph, key=key, **more))
         each = [self._alone(k, state, x, graph, key, more) for k in range(len(key))]
-        penalties = [o.penalty for o in each]
+        none = each[0].logits.new_zeros(())
+        penalties = [none if o.penalty is None else o.penalty for o in each]
         return Output(
             torch.stack([o.logits for o in each], -3),
-            None if None in penalties else torch.stack(penalties),  # type: ignore[arg-type]
+            torch.stack(penalties),
             max(o.evaluations for o in each),
             _Failures(each),
         )
@@ -131,7 +129,7 @@ class Stack:
         self.face.train()
         try:
             # values of their own for each, also where all members begin with the same
-            two = {name: _apart(value[:2]) for name, value in state.items()}
+            two = {name: _apart(value[:2], name in self.parameters) for name, value in state.items()}
             pair = {name: v[:2] if _by_member(name, v) else v for name, v in more.items()}
             together = self.call("run", _copied(two), x, graph, key=key[:2], **pair).logits
             alone = [self._alone(k, _copied(two), x, graph, key, pair).logits for k in range(2)]
@@ -144,7 +142,7 @@ class Stack:
         if together.shape != wanted.shape:
             return False
         size = wanted.abs().nan_to_num(0.0).max().clamp_min(1e-30)
-        return bool(((together - wanted).abs() <= 1e-3 * size).all())
+        return bool(((together - wanted).abs() <= 3e-5 * size).all())
 
     def _alone(
         self, k: int, state: State, x: Features, graph: Any, key: Tensor, more: dict[str, Any]
@@ -153,7 +151,13 @@ class Stack:
         own = {name: value[k] for name, value in state.items()}
         rest = {name: v[k] if _by_member(name, v) else v for name, v in more.items()}
         with _seeded(key[k]):
-            return self.call("run", own, x, graph, key=key[k], **rest)
+            return self._checked(self.call("run", own, x, graph, key=key[k], **rest))
+
+    def _checked(self, output: Any) -> Output:
+        if not isinstance(output, Output):
+            name = type(self.model).__name__
+            raise ArgumentError(f"run of {name} must give an Output, got {type(output).__name__}.")
+        return output
 
 
 class _Failures(list[SolverError]):
@@ -175,12 +179,14 @@ def _by_member(name: str, value: Any) -> bool:
     return name != "prepared" and isinstance(value, Tensor)
 
 
-def _apart(values: Tensor) -> Tensor:
-    """Values of two members, made to differ."""
+def _apart(values: Tensor, learnt: bool) -> Tensor:
+    """Values of two members, made to differ: parameters by numbers of order one, constants by little."""
     if not values.is_floating_point():
         return values
-    shift = torch.linspace(0.01, 0.03, values.numel(), device=values.device).reshape(values.shape)
-    return values + shift.to(values.dtype) * values.abs().clamp_min(0.1)
+    generator = torch.Generator().manual_seed(values.numel())
+    noise = torch.randn(values.shape, generator=generator).to(values.device, values.dtype)
+    size = 0.3 if learnt else 0.01
+    return values + size * noise * (values.abs() + 1 if learnt else values.abs())
 
 
 def _copied(state: State) -> dict[str, Tensor]:

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..errors import ArgumentError
 from ..nn import Model
 from ..options import arguments_of
 
 if TYPE_CHECKING:
     from .config import Config
     from .problem import Member
+
+
+# methods that an attribute of a model must not hide
+_CALLED = (
+    "run", "features", "prepare", "decay", "after_step", "capacity", "learns_capacity", "with_capacity",
+    "memory", "at_fraction", "time_of", "warnings", "row", "title",
+)  # fmt: skip
 
 
 def build_model(config: Config, in_channels: int, classes: int, seed: int) -> Model:
@@ -29,7 +37,13 @@ def build_model(config: Config, in_channels: int, classes: int, seed: int) -> Mo
     taken = {name: value for name, value in available.items() if name in arguments_of(cls)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return cls(**taken, **config.model_options)
+        model = cls(**taken, **config.model_options)
+    for name in _CALLED:
+        if not callable(getattr(model, name)):
+            raise ArgumentError(
+                f"{cls.__name__} has an attribute {name!r}, which the training calls: give it another name."
+            )
+    return model
 
 
 @lru_cache(maxsize=256)

@@ -123,7 +123,7 @@ class Trainer:
         for k in ended.nonzero().flatten().tolist():
             member = population.members[k]
             own = population.saved(state, k)
-            reached = population.stack.model.time(own)
+            reached = population.stack.model.time_of(own)
             result = Result(
                 member.number, member.split, member.init, values[0][k], values[1][k], values[2][k],
                 epochs, reached, member.options,
