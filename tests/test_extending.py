@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from conftest import make_graph, normal
 from test_cli_basics import SMALL, write_graph
 from torch import func
 
-from graphdiffusion import GRAND, GraphDiffusion, plugins
+from graphdiffusion import GRAND, GraphDiffusion, plugins, registry
 from graphdiffusion.cli import main
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import ArgumentError, ConfigError
@@ -39,10 +40,16 @@ def alone(monkeypatch):
     """Each test starts without plug-ins."""
     monkeypatch.setattr(plugins, "_loaded", {})
     yield
-    for registry in registries().values():
-        for cls in registry.classes().values():
+    forget_plugins()
+
+
+def forget_plugins() -> None:
+    """As in a new process."""
+    plugins._loaded.clear()
+    for kind in registries().values():
+        for cls in kind.classes().values():
             if cls.__module__.startswith("graphdiffusion_plugin_"):
-                registry.forget(cls.__module__)
+                kind.forget(cls.__module__)
 
 
 @pytest.fixture
@@ -80,10 +87,7 @@ def test_a_run_asks_for_its_plugin_by_name_and_sum(here, capsys):
     small = [*SMALL, "--out", "run", "--terms", "example", "--plugin", "mine.py"]
     assert main(["train", "toy", *small]) == 0
     capsys.readouterr()
-    plugins._loaded.clear()
-    for registry in registries().values():
-        for cls in registry.classes().values():
-            registry.forget(cls.__module__) if cls.__module__.startswith("graphdiffusion_plugin_") else None
+    forget_plugins()
     for command in (["evaluate", "run"], ["predict", "run"], ["train", "--resume", "--out", "run"]):
         assert main(command) == 2
         shown = capsys.readouterr().err
@@ -360,3 +364,23 @@ def test_a_tableau_is_checked(wrong):
     Tableau(**good)
     with pytest.raises(ArgumentError, match="tableau"):
         Tableau(**{**good, **wrong})
+
+
+class _Point:
+    """An entry point of an installed package."""
+
+    def __init__(self, value: str, load) -> None:
+        self.value, self.load = value, load
+
+
+def test_entry_points_of_installed_packages(here, monkeypatch, caplog):
+    def broken() -> None:
+        raise ImportError("no such thing")
+
+    points = [_Point("good", lambda: load_plugin(EXAMPLES / "term.py")), _Point("bad", broken)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    monkeypatch.setattr(registry, "_loaded", registry._loaded - {registry.ENTRY_POINTS})
+    with caplog.at_level(logging.WARNING, "graphdiffusion"):
+        registry.load_entry_points()
+    assert "the entry point bad cannot be loaded: ImportError: no such thing" in caplog.text
+    assert Config(terms="example").terms == "example"
