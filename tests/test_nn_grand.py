@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import make_graph, normal
+from test_nn_diffusion import edges, features, shaken
 from torch import nn
 
 from graphdiffusion import GRAND, Euler, GraphDiffusion
@@ -15,25 +15,6 @@ from graphdiffusion.errors import ArgumentError, DtypeError, NonFiniteError, Sha
 from graphdiffusion.graph import Graph
 from graphdiffusion.nn import SparseFeatures, as_features
 from graphdiffusion.options import options_of
-
-VARIANTS = ("linear", "nonlinear", "nonlinear-rewired")
-
-
-def features(channels: int, n: int = 9, seed: int = 0) -> torch.Tensor:
-    return normal(n, channels, seed=seed, dtype=torch.float32)
-
-
-def edges(name: str = "random") -> torch.Tensor:
-    return make_graph(name).edge_index
-
-
-def shaken(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Away from the constant start, where attention is uniform."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.3 * torch.randn(p.shape, generator=generator))
-    return module
 
 
 def test_sparse_features_equal_dense_ones():
