@@ -93,7 +93,7 @@ def test_a_run_asks_for_its_plugin_by_name_and_sum(here, capsys):
         shown = capsys.readouterr().err
         assert "needs the plug-in mine.py with the SHA-256 " in shown and "--plugin" in shown
         assert shown.count("\n") == 1
-    Path("mine.py").write_text(Path("mine.py").read_text().replace("0.1", "0.2"))
+    Path("mine.py").write_text(Path("mine.py").read_text().replace("0.01", "0.02"))
     assert main(["evaluate", "run", "--plugin", "mine.py"]) == 2
     assert "name the file as it was" in capsys.readouterr().err
 

@@ -19,14 +19,14 @@ class AllenCahn(Term):
 
     Args:
         channels: Width of the node features.
-        reaction: Start of γ, which is learnt for each channel.
+        reaction: Start of γ, which is learnt in (0, 1) for each channel: a negative one would explode.
     """
 
     members = True
 
-    def __init__(self, channels: int, reaction: float = 0.1) -> None:
+    def __init__(self, channels: int, reaction: float = 0.01) -> None:
         super().__init__()
-        self.gamma = Coefficient(reaction, channels=channels)
+        self.gamma = Coefficient(reaction, bounded=True, channels=channels)
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
         return self.gamma(context.t), context.x - context.x**3
