@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args
@@ -18,7 +17,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError, SolverError
 from ..graph import SELF_LOOPS, Graph, as_graph
 from ..ops.tracing import traced, vectorised
 from ..options import Bounds, Named, create
-from ..solvers import SOLVERS, Adjoint, Solution, Solver, integrate, warn_if_unstable
+from ..solvers import SOLVERS, Adjoint, Solution, Solver, instability, integrate
 from ..solvers.dormand_prince import DormandPrince
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
@@ -142,7 +141,6 @@ class GraphDiffusion(MessagePassing):
         else:
             self.register_buffer("time", start)
         self.initial_time = float(time)
-        self.automatic = solver is None or solver == "auto"
         self.solver = make_solver(solver, equation, channels, options)
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))
@@ -227,10 +225,9 @@ class GraphDiffusion(MessagePassing):
         size = getattr(self.solver, "step_size", None)
         if size is None:
             return []
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            warn_if_unstable(self.solver, size, float(self.equation.rate().max()), self.equation.stable())
-        return [str(warning.message) for warning in found]
+        rate = float(self.equation.rate().max())
+        sentence = instability(self.solver, size, rate, self.equation.stable())
+        return [] if sentence is None else [sentence]
 
     def forward(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 
 from .adaptive import Adaptive, rms
 from .adjoint import Adjoint
-from .base import SOLVERS, Marching, Solver, State, Step, hermite, warn_if_unstable
+from .base import SOLVERS, Marching, Solver, State, Step, hermite, instability
 from .field import BoundField, Field
 from .fixed import FixedStep
 from .integrate import Gradient, default_solver, integrate
@@ -35,9 +35,9 @@ __all__ = [
     "Tableau",
     "default_solver",
     "hermite",
+    "instability",
     "integrate",
     "rms",
-    "warn_if_unstable",
 ]
 
 

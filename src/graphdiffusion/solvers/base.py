@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import StabilityWarning
 from ..ops import combine
 from ..registry import Registry
 from .field import Field
@@ -175,11 +173,14 @@ def record(
         outputs[number] = found if every else torch.where(inside[number], found, outputs[number])
 
 
-def warn_if_unstable(solver: Solver, step_size: float, rate: float, stable: bool) -> None:
-    """Theorem 1: explicit Euler is stable for 0 < τ < 1 (here τα, with α the scale of diffusion)."""
+def instability(solver: Solver, step_size: float, rate: float, stable: bool) -> str | None:
+    """A sentence about a step that is too long, or ``None``.
+
+    Theorem 1: explicit Euler is stable for 0 < τ < 1 (here τα, with α the scale of diffusion).
+    """
     size = step_size * rate
     if not solver.explicit or (stable and size < min(1.0, solver.limit)):
-        return
+        return None
     if stable:
         reason = (
             f"Theorem 1 guarantees a stable explicit scheme for τα < 1; the limit of "
@@ -187,9 +188,7 @@ def warn_if_unstable(solver: Solver, step_size: float, rate: float, stable: bool
         )
     else:
         reason = "A matrix that is not normalised may amplify: no step is stable for it."
-    warnings.warn(
+    return (
         f"step size τ = {step_size:g} at diffusion scale α = {rate:g} gives τα = {size:g}. {reason} Take a "
-        "smaller step, an adaptive scheme, SemiImplicitEuler or (linear model) Exponential.",
-        StabilityWarning,
-        stacklevel=4,
+        "smaller step, an adaptive scheme, SemiImplicitEuler or (linear model) Exponential."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,9 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ArgumentError, DtypeError, NonFiniteError, ShapeError
+from ..errors import ArgumentError, DtypeError, NonFiniteError, ShapeError, StabilityWarning
 from .adjoint import Adjoint
-from .base import Solver, warn_if_unstable
+from .base import Solver, instability
 from .dormand_prince import DormandPrince
 from .exponential import Exponential
 from .field import BoundField, Field, ModuleField
@@ -111,7 +112,9 @@ def _check_step(solver: Solver, dynamics: Any, end: Tensor) -> None:
     if size is None:
         return
     rate = float(dynamics.rate.max()) if hasattr(dynamics, "rate") else 1.0
-    warn_if_unstable(solver, size, rate, getattr(dynamics, "stable", True))
+    sentence = instability(solver, size, rate, getattr(dynamics, "stable", True))
+    if sentence is not None:
+        warnings.warn(sentence, StabilityWarning, stacklevel=3)
     solver.check_capacity(end)
 
 

@@ -121,11 +121,7 @@ def applicable(chosen: Mapping[str, Any]) -> dict[str, Option]:
                 raise ArgumentError(
                     f"{part.__name__} has an option {name!r}, which every training has: rename it."
                 )
-    found: dict[str, Option] = {}
-    for part in (*BEFORE, *parts, *AFTER):
-        for name, option in options_of(part).items():
-            found.setdefault(name, option)
-    return found
+    return _together(*BEFORE, *parts, *AFTER)
 
 
 def all_options() -> dict[str, Option]:
@@ -133,8 +129,13 @@ def all_options() -> dict[str, Option]:
     parts = [*BEFORE, *components(MODELS[ModelOptions.model], {})]  # their defaults are shown
     for registry in registries().values():
         parts += registry.classes().values()
+    return _together(*parts, *AFTER)
+
+
+def _together(*parts: type) -> dict[str, Option]:
+    """The options of several classes, by name; where they share one, of the first."""
     found: dict[str, Option] = {}
-    for part in (*parts, *AFTER):
+    for part in parts:
         for name, option in options_of(part).items():
             found.setdefault(name, option)
     return found

@@ -121,6 +121,11 @@ class Config:
         return {name: value for name, value in values.items() if name in own}
 
     @property
+    def model_key(self) -> tuple[Any, ...]:
+        """Class and options of the model: what was found out about one holds for its like."""
+        return (self.model_class, *self.model_options.items())
+
+    @property
     def per_member(self) -> tuple[str, ...]:
         """Options in which the members of a population may differ."""
         parts = components(self.model_class, self.to_dict())

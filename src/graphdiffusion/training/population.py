@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 
 from ..data import Split
 from ..errors import ArgumentError, ConfigError, SolverError
@@ -51,7 +51,7 @@ class Population:
             build_model(c, problem.in_channels, problem.classes, m.init)
             for c, m in zip(each, members, strict=True)
         ]
-        self.stack = Stack(models, device, (config.model_class, *config.model_options.items()))
+        self.stack = Stack(models, device, config.model_key)
         if not self.parameters:
             raise ConfigError(f"the model {config.model} has no parameters to train.")
         self.x = self.stack.model.features(problem.x)
@@ -191,14 +191,10 @@ class Population:
         """The labels of some nodes, in the forms that the model uses."""
         found = {}
         if self.config.label_rate > 0:
-            found["labels"] = self._one_hot(shown)
+            found["labels"] = self.problem.one_hot(shown).to(self.train_weight.dtype)
         if self.stack.model.needs_observed:
-            found["observed"] = self._one_hot(shown)
+            found["observed"] = self.problem.one_hot(shown).to(self.train_weight.dtype)
         return found
-
-    def _one_hot(self, shown: Tensor) -> Tensor:
-        classes = one_hot(self.problem.y.clamp_min(0), self.problem.classes)
-        return (classes * shown.unsqueeze(-1)).to(self.train_weight.dtype)
 
     @property
     def fractions(self) -> list[float] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from ..data import (
@@ -70,11 +71,15 @@ class Problem:
 
     def prepared(self, config: Config, model: Model) -> Any:
         """What a model computes from the graph alone, once for all members and chunks."""
-        key = (config.model_class, *config.model_options.items())
+        key = config.model_key
         if key not in self._prepared:
             with torch.no_grad():
                 self._prepared[key] = model.prepare(self.graph)
         return self._prepared[key]
+
+    def one_hot(self, shown: Tensor) -> Tensor:
+        """Labels of the nodes in masks ``(..., n)``, zero for the others: int64 ``(..., n, classes)``."""
+        return one_hot(self.y.clamp_min(0), self.classes) * shown.unsqueeze(-1)
 
 
 def read_data(config: Config, root: str | PathLike[str] | None = None) -> Data:

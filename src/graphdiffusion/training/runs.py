@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from ..data import check_data
@@ -143,10 +142,7 @@ class Run:
         """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
         if nodes is None:
             train = member_splits(self.config, self.problem.data, [result.member]).train[0]
-            y = self.problem.y
-            shown = one_hot(y.clamp_min(0), len(self.class_names)).float() * train.to(y.device).unsqueeze(
-                -1
-            )
+            shown = self.problem.one_hot(train.to(self._device)).float()
         else:
             shown = torch.zeros(nodes, len(self.class_names), device=self._device)
         found = {"labels": shown} if self.config.label_rate > 0 and nodes is None else {}
