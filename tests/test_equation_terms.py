@@ -261,7 +261,7 @@ def test_the_solver_follows_the_equation() -> None:
         ({"normaliser": "none"}, False),
     ):
         layer = GraphDiffusion(4, **how)  # type: ignore[arg-type]
-        assert layer.automatic and isinstance(layer.solver, Exponential if closed else DormandPrince), how
+        assert isinstance(layer.solver, Exponential if closed else DormandPrince), how
         if not closed:
             with pytest.raises(ArgumentError, match="exponential needs an equation with a closed form"):
                 GraphDiffusion(4, solver="exponential", **how)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_objects_are_used_as_they_are() -> None:
     attention, solver, source = Cosine(4, 2, 8), RK4(0.5), Source(0.25)
     layer = GraphDiffusion(4, diffusivity=attention, solver=solver, terms=[source])
     assert layer.equation.diffusivity is attention and layer.solver is solver
-    assert layer.equation.terms[0] is source and not layer.automatic
+    assert layer.equation.terms[0] is source
     equation = Diffusion(attention, linear=True)
     layer = GraphDiffusion(4, equation=equation)
     assert layer.equation is equation and isinstance(layer.solver, Exponential)
