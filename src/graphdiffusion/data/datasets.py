@@ -1,4 +1,4 @@
-"""`load_data`: a benchmark of the paper by name, checked against the figures of appendix A."""
+"""`load_data`: a benchmark by name, checked against its published size."""
 
 import os
 from pathlib import Path
@@ -30,10 +30,11 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
         `x` (n, F) float32, sparse CSR if less than a tenth is nonzero, else dense;
         `edge_index` (2, E) int64, both directions, sorted, no self-loops, no duplicates;
         `y` (n,) int64, -1 for the nodes of CiteSeer that have no label in its files (15, of which
-        10 lie in the largest component); `train_mask`, `val_mask`, `test_mask` (n,) bool where a
-        public split exists; `name`; `node_ids`, the numbers in the whole graph, where nodes were
-        left out. `cora-embedded` has ids of its own and `class_names`, and `ogbn-arxiv-topology`
-        no `x`.
+        10 lie in the largest component); `train_mask`, `val_mask`, `test_mask` where a public split
+        exists, (n,) bool, or (n, 10) where there are ten (the heterophilous sets, whose whole graph is
+        kept: they are connected); `task`, "classification"; `name`; `node_ids`, the numbers in the
+        whole graph, where nodes were left out. `cora-embedded` has ids of its own and `class_names`,
+        and `ogbn-arxiv-topology` no `x`.
 
     Raises:
         DataError: unknown name, files neither found nor downloadable, files that are not the
@@ -42,6 +43,7 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
     info = dataset_info(name)
     data = sources.read_embedded_cora() if info.family == "embedded" else _read(info, root)
     data.name = info.name
+    data.task = "classification"
     if data.x is not None:
         check_data(data)
     if lcc:
@@ -58,6 +60,8 @@ def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
             return read_planetoid(raw, info.name)
         if info.family in ("Coauthor", "Amazon"):
             return sources.read_shchur(raw / info.files[0], info.arrays)
+        if info.family == "heterophilous":
+            return sources.read_heterophilous(raw / info.files[0], info.arrays)
         if info.name == "ogbn-arxiv":
             return sources.read_arxiv(raw)
         return sources.read_arxiv_topology(raw / info.files[0], info.arrays)

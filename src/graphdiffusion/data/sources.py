@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphdiffusion.data.arrays import load_arrays
 from graphdiffusion.data.foreign import csr_matrix, reason
 from graphdiffusion.data.rawfiles import DOWNLOAD_BYTES
-from graphdiffusion.data.structure import feature_tensor, tidy_edges
+from graphdiffusion.data.structure import MASKS, feature_tensor, tidy_edges
 from graphdiffusion.errors import DataError
 
 
@@ -89,6 +89,24 @@ def _arxiv_graph(edge_index: NDArray, y: NDArray, year: NDArray) -> Data:
     years = torch.from_numpy(year.astype(np.int64))
     data = Data(edge_index=edges, y=torch.from_numpy(y.astype(np.int64)), num_nodes=y.size)
     data.train_mask, data.val_mask, data.test_mask = years <= 2017, years == 2018, years >= 2019
+    return data
+
+
+def read_heterophilous(path: Path, names: tuple[str, ...]) -> Data:
+    """A graph with several fixed splits, its masks (n, splits); its edges are listed once."""
+    arrays = load_arrays(path, names)
+    x, labels, edges = (arrays[key] for key in ("node_features", "node_labels", "edges"))
+    n = labels.size
+    masks = {key: arrays[f"{key}s"] for key in MASKS}
+    fit = x.ndim == 2 and labels.shape == x.shape[:1] and edges.shape[1:] == (2,)
+    kinds = x.dtype.kind == "f" and labels.dtype.kind == "i" and edges.dtype.kind == "i"
+    split = all(mask.dtype == bool and mask.ndim == 2 and mask.shape[1] == n for mask in masks.values())
+    if not (fit and kinds and split) or (edges.size and not 0 <= edges.min() <= edges.max() < n):
+        raise DataError(f"{path.name}: its features, labels, edges and masks are not of one graph")
+    edge_index, _ = tidy_edges(edges.T, n)
+    data = Data(x=feature_tensor(x), edge_index=edge_index, y=torch.from_numpy(labels.astype(np.int64)))
+    for key, mask in masks.items():
+        data[key] = torch.from_numpy(np.ascontiguousarray(mask.T))
     return data
 
 
