@@ -13,8 +13,9 @@ from graphdiffusion.data import (
     Split,
     deal_again,
     default_development,
+    given_split,
     load_data,
-    planetoid_split,
+    number_of_splits,
     random_split,
     stack_splits,
 )
@@ -121,12 +122,31 @@ def test_default_development(labelled, size):
     assert default_development(labelled) == size
 
 
-def test_planetoid_split():
+def test_given_split():
     masks = torch.eye(3, dtype=torch.bool)
     data = Data(train_mask=masks[0], val_mask=masks[1], test_mask=masks[2])
-    assert torch.equal(planetoid_split(data).val, masks[1])
-    with pytest.raises(DataError, match=r"thing carries no fixed split \(val_mask, test_mask"):
-        planetoid_split(Data(train_mask=masks[0], name="thing"))
+    assert torch.equal(given_split(data).val, masks[1])
+    only = Data(train_mask=masks[0], name="thing")
+    assert not given_split(only).val.any() and not given_split(only).test.any()
+    with pytest.raises(DataError, match=r"thing carries no fixed split \(train_mask missing"):
+        given_split(Data(val_mask=masks[0], name="thing"))
+    with pytest.raises(DataError, match="thing carries 1 splits, numbered from 0; there is no split 1"):
+        given_split(only, 1)
+    with pytest.raises(DataError, match="split 0 of those given with the data has no training node"):
+        given_split(Data(train_mask=torch.zeros(3, dtype=torch.bool)))
+
+
+def test_several_given_splits():
+    """A mask (n, S) is taken column by column; a mask (n,) beside it belongs to all splits (WikiCS)."""
+    train = torch.tensor([[True, False], [False, True], [False, False]])
+    data = Data(train_mask=train, val_mask=train.flip(1), test_mask=torch.tensor([False, False, True]))
+    assert [number_of_splits(d) for d in (data, Data(), Data(train_mask=train[:, 0]))] == [2, 0, 1]
+    for k in range(2):
+        split = given_split(data, k)
+        assert torch.equal(split.train, train[:, k]) and torch.equal(split.val, train[:, 1 - k])
+        assert torch.equal(split.test, data.test_mask)
+        assert split.train.is_contiguous()
+    assert stack_splits([given_split(data, k) for k in range(2)]).train.shape == (2, 3)
 
 
 def test_deal_again(cora):

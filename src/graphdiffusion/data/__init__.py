@@ -8,11 +8,13 @@ from graphdiffusion.data.splits import (
     Split,
     deal_again,
     default_development,
-    planetoid_split,
+    given_split,
+    number_of_splits,
     random_split,
     stack_splits,
 )
 from graphdiffusion.data.structure import MASKS, largest_component
+from graphdiffusion.data.targets import labelled, task_of
 
 __all__ = [
     "DATASETS",
@@ -24,13 +26,16 @@ __all__ = [
     "deal_again",
     "default_development",
     "find_raw",
+    "given_split",
     "is_dataset",
+    "labelled",
     "largest_component",
     "load_data",
+    "number_of_splits",
     "open_data",
-    "planetoid_split",
     "random_split",
     "read_folder",
     "read_graph",
     "stack_splits",
+    "task_of",
 ]

@@ -1,4 +1,4 @@
-"""Which nodes train, validate and test: the paper's random splits and the fixed Planetoid ones."""
+"""Which nodes train, validate and test: the paper's random splits, and those given with the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -151,15 +151,32 @@ def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     return Split(train, (split.train | split.val) & ~train, split.test)
 
 
-def planetoid_split(data: Data) -> Split:
-    """The fixed split that `data` carries in train_mask, val_mask and test_mask."""
-    missing = [key for key in MASKS if data.get(key) is None]
-    if missing:
+def number_of_splits(data: Data) -> int:
+    """How many fixed splits `data` carries in its masks: 0 without masks, S where they are (n, S)."""
+    masks = [data[key] for key in MASKS if data.get(key) is not None]
+    return max((1 if mask.dim() == 1 else mask.size(1) for mask in masks), default=0)
+
+
+def given_split(data: Data, number: int = 0) -> Split:
+    """One of the fixed splits that `data` carries in train_mask, val_mask and test_mask.
+
+    Masks are (n,), or (n, S) for S splits, of which column `number` is taken; a mask (n,) beside them
+    belongs to all of them. A part without a mask is empty; only a training mask must be there.
+    """
+    name, count = data.get("name") or "this graph", number_of_splits(data)
+    if data.get("train_mask") is None:
+        raise DataError(f"{name} carries no fixed split (train_mask missing); take a random split")
+    if not 0 <= number < count:
+        raise DataError(f"{name} carries {count} splits, numbered from 0; there is no split {number}")
+    empty = torch.zeros_like(data.train_mask)
+    masks = (empty if data.get(key) is None else data[key] for key in MASKS)
+    split = Split(*(mask if mask.dim() == 1 else mask[:, number].contiguous() for mask in masks))
+    if not bool(split.train.any()):
         raise DataError(
-            f"{data.get('name') or 'this graph'} carries no fixed split ({', '.join(missing)} "
-            "missing); take a random split"
+            f"{name}: split {number} of those given with the data has no training node; "
+            "mark some nodes with train, or take a random split"
         )
-    return Split(data.train_mask, data.val_mask, data.test_mask)
+    return split
 
 
 def stack_splits(splits: Sequence[Split]) -> Split:

@@ -18,7 +18,7 @@ from statistics import fmean
 import torch
 from torch_geometric.data import Data
 
-from ..data import Split, deal_again, planetoid_split, stack_splits
+from ..data import Split, deal_again, given_split, stack_splits
 from ..training.config import Config
 from ..training.memory import chunk_size, free_memory, in_chunks, member_bytes, require_room
 from ..training.population import Population
@@ -111,7 +111,7 @@ class Workshop:
         if config.split == "random":
             split = member_splits(config, problem.data, members)
         else:
-            fixed = planetoid_split(problem.data)
+            fixed = given_split(problem.data)
             split = stack_splits([deal_again(fixed, problem.data.y, m.split) for m in members])
         blind = Split(split.train, split.val, torch.zeros_like(split.test))
         return Lane(config, Population(problem, config, members, blind))

@@ -19,9 +19,9 @@ from ..data import (
     check_data,
     dataset_info,
     default_development,
+    given_split,
     is_dataset,
     open_data,
-    planetoid_split,
     random_split,
     stack_splits,
 )
@@ -160,7 +160,7 @@ def protocol(config: Config) -> list[Member]:
 def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Split:
     """Masks ``(P, n)`` of the members."""
     if config.split != "random":
-        fixed = planetoid_split(data)
+        fixed = given_split(data)
         for part, mask in (("train", fixed.train), ("val", fixed.val), ("test", fixed.test)):
             if not bool(mask.any()):
                 raise DataError(
