@@ -27,8 +27,8 @@ from graphdiffusion.data import (
     check_data,
     dataset_info,
     datasets,
+    given_split,
     load_data,
-    planetoid_split,
     random_split,
     rawfiles,
     sources,
@@ -107,9 +107,9 @@ def test_whole_graph(name, home):
 @needs_data
 @pytest.mark.parametrize(("name", "sizes"), [("cora", (140, 500, 1000)), ("citeseer", (120, 500, 1000))])
 def test_planetoid_masks(name, sizes, home):
-    whole = planetoid_split(load_data(name, ROOT, lcc=False))
+    whole = given_split(load_data(name, ROOT, lcc=False))
     assert tuple(int(mask.sum()) for mask in (whole.train, whole.val, whole.test)) == sizes
-    part = planetoid_split(load_data(name, ROOT))
+    part = given_split(load_data(name, ROOT))
     assert part.train.numel() == DATASETS[name].nodes
     assert 0 < int(part.train.sum()) <= sizes[0]
 

@@ -67,7 +67,9 @@ def test_a_header_of_another_width(tmp_path):
     (tmp_path / "edges.csv").write_text("a,b\n")
     for header in ("id,width", "id,a,b", "id,a,b,c,d,e"):
         (tmp_path / "features.csv").write_text(f"{header}\na,1,2,3,4\nb,3,4,5,6\n")
-        with pytest.raises(DataError, match=r"features.csv: the header has \d columns, but line 2 has 5"):
+        with pytest.raises(
+            DataError, match=r"features.csv, line 2: expected \d columns as in line 1, found 5"
+        ):
             open_data(tmp_path)
 
 
@@ -117,7 +119,7 @@ def test_columns_are_found_by_their_names(run, capsys):
     assert predicted("--data", "plain") == expected
     for names, says in (
         (["width", "height", "1e3", "weight", "years"], "a feature 'age', and other has none of that name"),
-        (["width", "age", "age", "height", "weight"], "a feature '1e3', and other has none of that name"),
+        (["width", "age", "age", "height", "weight"], "features.csv: two columns are named 'age'"),
     ):
         shutil.rmtree("other", ignore_errors=True)
         write_graph(Path("other"))

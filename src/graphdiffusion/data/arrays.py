@@ -151,13 +151,15 @@ def check_weights(weight: NDArray, where: Callable[[int], str]) -> None:
         )
 
 
-def scipy_edges(path: Path, arrays: dict[str, NDArray]) -> tuple[NDArray, NDArray | None, int]:
+def adjacency_edges(matrix: Any, file: str) -> tuple[NDArray, NDArray | None, int]:
     """edge_index, weights (None if all are one) and node count of a square scipy matrix."""
-    matrix = _load_scipy(path, arrays)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise DataError(f"{path.name}: an adjacency matrix must be square, got {matrix.shape}")
-    check_graph(matrix.shape[0], matrix.nnz, path.name)
-    adjacency = sp.csr_matrix(matrix)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise DataError(f"{file}: an adjacency matrix must be square, got {matrix.shape}")
+    if matrix.dtype.kind not in "fiub":
+        raise DataError(f"{file}: an adjacency matrix must hold numbers, got {matrix.dtype}")
+    check_graph(matrix.shape[0], matrix.nnz, file)
+    # a copy; duplicates of small integers would overflow when they are added up
+    adjacency = sp.csr_matrix(matrix, dtype=bool if matrix.dtype == bool else np.float64, copy=True)
     adjacency.sum_duplicates()
     adjacency.eliminate_zeros()
     coo = adjacency.tocoo()
@@ -165,7 +167,7 @@ def scipy_edges(path: Path, arrays: dict[str, NDArray]) -> tuple[NDArray, NDArra
     return np.stack([coo.row, coo.col]), weight, matrix.shape[0]
 
 
-def _load_scipy(path: Path, arrays: dict[str, NDArray]) -> Any:
+def scipy_matrix(path: Path, arrays: dict[str, NDArray]) -> Any:
     """The matrix of a file whose `arrays` have been read: so their sizes are known to be right."""
     try:
         matrix = sp.load_npz(path)
@@ -192,7 +194,7 @@ def feature_array(path: Path, suffix: str) -> tuple[Any, NDArray | None]:
     arrays = load_arrays(path)
     names = arrays.pop("feature_names", None)
     if "format" in arrays:
-        return _load_scipy(path, arrays), names
+        return scipy_matrix(path, arrays), names
     for key in ("x", "features"):
         if key in arrays:
             return arrays[key], names
@@ -204,13 +206,17 @@ def feature_array(path: Path, suffix: str) -> tuple[Any, NDArray | None]:
     )
 
 
-def feature_names(names: NDArray | None, count: int, file: str) -> list[str] | None:
-    """The array `feature_names` of a file with `count` features as a list."""
+def names_array(names: NDArray | None, key: str, count: int | None, file: str) -> list[str] | None:
+    """The array `key` of a file as a list of texts, `count` of them if it is given, none of them twice."""
     if names is None:
         return None
-    if names.dtype.kind != "U" or names.shape != (count,):
+    if names.dtype.kind != "U" or names.ndim != 1 or (count is not None and names.size != count):
+        shape = "(k,)" if count is None else f"({count},)"
         raise DataError(
-            f"{file}: feature_names must be texts of shape ({count},), one for each feature, "
-            f"got {names.dtype} of shape {names.shape}"
+            f"{file}: {key} must be texts of shape {shape}, got {names.dtype} of shape {names.shape}"
         )
-    return [str(name) for name in names]
+    texts = [str(name) for name in names]
+    if len(set(texts)) != len(texts):
+        twice = next(name for k, name in enumerate(texts) if name in texts[:k])
+        raise DataError(f"{file}: {key} holds {twice!r} twice; rename one of them")
+    return texts

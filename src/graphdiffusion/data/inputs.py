@@ -1,166 +1,202 @@
 """The three parts of a user's graph, read and checked one by one: edges, features, labels.
 
-Node ids are strings throughout; the ids in an array are its integers, written out.
+Node ids are texts throughout; the ids in an array are its integers, written out.
 """
 
-import re
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphdiffusion.data.arrays import (
+    adjacency_edges,
     check_edge_array,
     check_features,
     check_weights,
     feature_array,
-    feature_names,
     load_arrays,
-    scipy_edges,
+    names_array,
+    scipy_matrix,
 )
+from graphdiffusion.data.columns import edge_columns, feature_columns, feature_texts, is_long, label_columns
+from graphdiffusion.data.frames import is_frame, read_frame, read_parquet
+from graphdiffusion.data.headers import Known, edge_header, feature_header, label_header
+from graphdiffusion.data.labels import Targets, array_targets, default_names, splits_of, table_targets
 from graphdiffusion.data.limits import check_graph
-from graphdiffusion.data.tables import TABLES, Table, read_table, require_file
+from graphdiffusion.data.longformat import as_wide, read_long
+from graphdiffusion.data.tables import Table, TextColumns, Texts, written
+from graphdiffusion.data.targets import Task
+from graphdiffusion.data.textfiles import read_text
 from graphdiffusion.errors import DataError
 
-SPLITS = ("train", "val", "test")
-UNLABELLED = ("", "?")
-
+TABLES = (".csv", ".tsv", ".parquet")
 EDGE_FILES = (*TABLES, ".npz")
 FEATURE_FILES = (*TABLES, ".npy", ".npz")
 LABEL_FILES = TABLES
 
-_INTEGER = re.compile(r"-?\d+")
-
-# First rows that are headers. A node that bears such a name is safe in a file with a header.
-_ID_WORDS = {"", "id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index"}
-_LABEL_WORDS = {"label", "labels", "class", "y", "category", "subject"}
-_SOURCE_WORDS = {"source", "src", "from", "u", "i", "row", "node1", "source_id", "sourceid"}
-_TARGET_WORDS = {"target", "dst", "to", "v", "j", "col", "node2", "target_id", "targetid"}
-_WEIGHT_WORDS = {"weight", "weights", "w", "edge_weight", "value"}
+_ALL = range(1 << 31)  # columns of texts in a table of edges or labels
 
 
 @dataclass(frozen=True)
 class Edges:
-    """E edges as written. `num_nodes` is known where the file itself declares it."""
+    """E edges as written. `num_nodes` is known where the source itself declares it."""
 
-    source: list[str]
-    target: list[str]
+    source: Texts
+    target: Texts
     weight: NDArray[np.float64] | None
     where: Callable[[int], str]
+    file: str
     num_nodes: int | None = None
 
 
 @dataclass(frozen=True)
 class Features:
-    """One row per node of `x`; `ids` is None for an array, whose nodes are its row numbers.
+    """One row of `x` for each of `ids`; `names` are those of its columns, None where there are none.
 
-    `names` are those of the columns of `x`, None where the file has none.
+    `whole` says that every node must have a row; in the long format others have zeros.
     """
 
-    ids: list[str] | None
+    ids: list[str]
     x: NDArray[np.float32] | sp.csr_matrix
     file: str
     names: list[str] | None
+    whole: bool = True
 
 
 @dataclass(frozen=True)
 class Labels:
-    """One entry per row; an empty label means unlabelled, an empty split none."""
+    """One entry for each row; `parts` (rows, splits) are 0, 1, 2 for train, val, test, and -1 for none."""
 
-    ids: list[str]
-    labels: list[str]
-    splits: list[str] | None
+    ids: Texts
+    targets: Targets
+    parts: NDArray[np.int64] | None
     where: Callable[[int], str]
+    file: str
 
 
-def read_edges(path: Path) -> Edges:
-    """Edges from a table `source,target[,weight]` or from an .npz of arrays."""
-    if require_file(path, EDGE_FILES) == ".npz":
-        return _edges_from_arrays(path)
-    table = read_table(path)
-    if table.unit == "line" and _is_edge_header(table):
-        table = table.without_header()
-    width = table.check_widths(range(2, 4), "2 or 3")
-    source, target = table.ids(0), table.ids(1)
+def open_edges(source: Any) -> Table | Edges:
+    """A table, whose header is not known yet, or the edges of an array."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if require_file(path, EDGE_FILES) == ".npz":
+            return _edges_of_file(path)
+        return _read_table(path, lambda _: _ALL)
+    if is_frame(source):
+        return read_frame(source, "edges", lambda _: _ALL)
+    if sp.issparse(source):
+        edge_index, weight, nodes = adjacency_edges(source, "edges")
+        return _edges_of_arrays(edge_index, weight, nodes, "edges")
+    return _edges_of_arrays(_array(source, "edges", "(2, E)"), None, None, "edges")
+
+
+def edges_of(opened: Table | Edges, known: Known, notes: list[str]) -> Edges:
+    """The edges of a table with the columns source, target and perhaps weight."""
+    if isinstance(opened, Edges):
+        return opened
+    table = edge_header(opened, known, notes)
+    source, target, weights = edge_columns(table)
+    ends = table.ids(source), table.ids(target)
     weight = None
-    if width == 3:
-        weight = _numbers(table, [2]).ravel()
+    if weights is not None:
+        weight = table.numbers(weights)
         check_weights(weight, table.where)
-    return Edges(source, target, weight, table.where)
+    return Edges(*ends, weight, table.where, table.name)
 
 
-def read_features(path: Path) -> Features:
-    """Features from a table with an id and numbers, from .npy, or from .npz (dense or scipy)."""
-    suffix = require_file(path, FEATURE_FILES)
-    if suffix in (".npy", ".npz"):
-        stored, names = feature_array(path, suffix)
-        x = check_features(stored, path.name)
-        return Features(None, x, path.name, feature_names(names, x.shape[1], path.name))
-    table = read_table(path)
-    if table.unit == "line" and _is_feature_header(table):
-        table = table.without_header()
-    width = table.check_widths(range(2, 1 << 31), "an id and at least one number, so 2 or more")
-    ids = table.ids(0)
-    _check_unique(ids, table.where)
-    with np.errstate(over="ignore"):
-        x = _numbers(table, range(1, width)).astype(np.float32)
-    bad = np.argwhere(~np.isfinite(x))
-    if bad.size:
-        i, k = (int(v) for v in bad[0])
-        cell = table.row(i)[k + 1]
-        raise DataError(f"{table.where(i)}, column {k + 2}: {cell!r} is not a finite float32 number")
-    return Features(ids, x, path.name, _column_names(table, width))
-
-
-def _column_names(table: Table, width: int) -> list[str] | None:
-    """Names of the features of a table of `width` columns; the first column holds ids."""
-    if table.header is None:
-        return None
-    if len(table.header) not in (width - 1, width):  # R writes no name for the ids
+def read_features(source: Any, known: Known, notes: list[str]) -> Features:
+    """Features of a table (one row for each node, or the long format), or of an array."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        suffix = require_file(path, FEATURE_FILES)
+        if suffix in (".npy", ".npz"):
+            stored, listed = feature_array(path, suffix)
+            return _features_of_array(stored, listed, path.name)
+        table = _read_table(path, feature_texts)
+    elif is_frame(source):
+        table = read_frame(source, "features", feature_texts)
+    else:
+        stored = source if sp.issparse(source) else _array(source, "features", "(nodes, features)")
+        return _features_of_array(stored, None, "features")
+    table = feature_header(table, known, notes)
+    x = table.x
+    if table.header is not None and is_long(table.header):
+        if (found := read_long(table)) is not None:
+            node_ids, sparse, features = found
+            return Features(node_ids, sparse, table.name, features, whole=False)
+        x = as_wide(table)
+    column, names = feature_columns(table, notes)
+    if x.shape[1] == 0:
         raise DataError(
-            f"{table.path.name}: the header has {len(table.header)} columns, but {table.unit} "
-            f"{table.places[0]} has {width}; name every column"
+            f"{table.where(0)}: expected an id and at least one number, so 2 or more columns, "
+            f"found {table.width}"
         )
-    names = table.header[1 - width :]
-    return names if any(names) else None
+    ids = table.ids(column)
+    _check_unique(ids, table.where)
+    return Features([ids.values[k] for k in ids.codes.tolist()], x, table.name, names)
 
 
-def read_labels(path: Path) -> Labels:
-    """Labels from a table `id,label[,split]`."""
-    require_file(path, LABEL_FILES)
-    table = read_table(path)
-    if table.unit == "line" and _is_label_header(table):
-        table = table.without_header()
-    width = table.check_widths(range(2, 4), "2 or 3")
-    ids = table.ids(0)
-    labels = ["" if label in UNLABELLED else label for label in table.column(1)]
-    _check_unique(ids, table.where, labels)
-    if width == 2:
-        return Labels(ids, labels, None, table.where)
-    splits = [split.lower() for split in table.column(2)]
-    for i, (label, split) in enumerate(zip(labels, splits, strict=True)):
-        if split and split not in SPLITS:
-            raise DataError(
-                f"{table.where(i)}: unknown split {table.row(i)[2]!r}; "
-                "it must be train, val or test, or empty for none"
-            )
-        if split and not label:
-            raise DataError(
-                f"{table.where(i)}: node {ids[i]!r} is in the split {split!r} but has no label; "
-                "give it one or leave its split empty"
-            )
-    return Labels(ids, labels, splits, table.where)
+def open_labels(source: Any) -> Table | NDArray:
+    """A table, whose header is not known yet, or an array."""
+    if isinstance(source, str | os.PathLike):
+        require_file(Path(source), LABEL_FILES)
+        return _read_table(Path(source), lambda _: _ALL)
+    if is_frame(source):
+        return read_frame(source, "labels", lambda _: _ALL)
+    return _array(source, "labels", "(nodes,) or (nodes, targets)")
 
 
-def _edges_from_arrays(path: Path) -> Edges:
+def labels_of(opened: Table | NDArray, known: Known, task: Task, notes: list[str]) -> Labels:
+    """Labels of a table with the columns id, label and perhaps split, or of an array."""
+    if not isinstance(opened, Table):
+        targets = array_targets(opened, task, "labels", notes)
+        return Labels(
+            written(np.arange(len(opened))), targets, None, lambda i: f"labels, node {i}", "labels"
+        )
+    table = label_header(opened, known, notes)
+    column, labels, splits = label_columns(table)
+    ids = table.ids(column)
+    _check_unique(ids, table.where)
+    names = [table.header[k] for k in labels] if table.header else default_names(len(labels))
+    targets = table_targets([table.texts(k) for k in labels], names, task, table.where, table.name, notes)
+    parts = None
+    if splits:
+        parts = splits_of([table.texts(k) for k in splits], targets.known, ids, table.where)
+    return Labels(ids, targets, parts, table.where, table.name)
+
+
+def require_file(path: Path, suffixes: tuple[str, ...]) -> str:
+    """The suffix of an existing file, which must be one of `suffixes`."""
+    if not os.path.isfile(path):  # in contrast to Path.is_file, False for a name that is too long
+        raise DataError(f"there is no file {str(path)!r}")
+    suffix = path.suffix.lower()
+    if suffix not in suffixes:
+        raise DataError(f"{path.name}: expected a file that ends in one of {', '.join(suffixes)}")
+    return suffix
+
+
+def _read_table(path: Path, text_columns: TextColumns) -> Table:
+    return (read_parquet if path.suffix.lower() == ".parquet" else read_text)(path, text_columns)
+
+
+def _array(source: Any, name: str, shape: str) -> NDArray:
+    if not hasattr(source, "__array__"):
+        raise DataError(
+            f"{name} must be a path, a DataFrame or an array of shape {shape}, got {type(source).__name__}"
+        )
+    return np.asarray(source)
+
+
+def _edges_of_file(path: Path) -> Edges:
     arrays = load_arrays(path)
     num_nodes = None
     weight = arrays.get("edge_weight", arrays.get("weight"))
     if "format" in arrays:
-        edge_index, weight, num_nodes = scipy_edges(path, arrays)
+        edge_index, weight, num_nodes = adjacency_edges(scipy_matrix(path, arrays), path.name)
     elif "edge_index" in arrays:
         edge_index = arrays["edge_index"]
     elif "row" in arrays and "col" in arrays and arrays["row"].shape == arrays["col"].shape:
@@ -170,72 +206,32 @@ def _edges_from_arrays(path: Path) -> Edges:
             f"{path.name} holds {', '.join(sorted(arrays)) or 'nothing'}; expected edge_index of "
             "shape (2, E), or row and col of one length, or a matrix saved by scipy.sparse.save_npz"
         )
-    check_edge_array(edge_index, weight, path.name)
+    return _edges_of_arrays(edge_index, weight, num_nodes, path.name)
+
+
+def _edges_of_arrays(
+    edge_index: NDArray, weight: NDArray | None, num_nodes: int | None, file: str
+) -> Edges:
+    check_edge_array(edge_index, weight, file)
     if edge_index.shape[1] == 0:
-        raise DataError(f"{path.name} is empty: it has no edges")
-    check_graph(num_nodes or 0, edge_index.shape[1], path.name)
-    source, target = ([str(i) for i in ends] for ends in edge_index.tolist())
+        raise DataError(f"{file} is empty: it has no edges")
+    check_graph(num_nodes or 0, edge_index.shape[1], file)
+    source, target = written(edge_index[0]), written(edge_index[1])
     weight = None if weight is None else weight.astype(np.float64)
-    return Edges(source, target, weight, lambda i: f"{path.name}, edge {i}", num_nodes)
+    return Edges(source, target, weight, lambda i: f"{file}, edge {i}", file, num_nodes)
 
 
-def _numbers(table: Table, columns: Sequence[int]) -> NDArray[np.float64]:
-    """The given columns of a regular table as (rows, columns) float64."""
-    try:
-        return np.array([[float(cell) for cell in table.column(k)] for k in columns]).T
-    except ValueError:
-        bad = [(i, k) for k in columns for i, cell in enumerate(table.column(k)) if not _is_number(cell)]
-        i, k = min(bad)
-        raise DataError(f"{table.where(i)}, column {k + 1}: {table.row(i)[k]!r} is not a number") from None
+def _features_of_array(stored: Any, names: NDArray | None, file: str) -> Features:
+    x = check_features(stored, file)
+    ids = [str(i) for i in range(x.shape[0])]
+    return Features(ids, x, file, names_array(names, "feature_names", x.shape[1], file))
 
 
-def _check_unique(ids: list[str], where: Callable[[int], str], labels: list[str] | None = None) -> None:
-    first: dict[str, int] = {}
-    for i, node in enumerate(ids):
-        j = first.setdefault(node, i)
-        if j != i:
-            if labels is not None and labels[i] != labels[j]:
-                raise DataError(
-                    f"{where(i)}: node {node!r} has the label {labels[i]!r}, "
-                    f"but {labels[j]!r} in {where(j)}"
-                )
-            raise DataError(f"{where(i)}: node {node!r} is listed twice, first in {where(j)}")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _only_first_not_integer(table: Table, columns: Sequence[int]) -> bool:
-    """Integer ids in every row but the first: then the first names the columns."""
-    if len(table.widths) < 2 or table.widths[0] <= columns[-1] or not table.is_regular:
-        return False
-    ids = [table.column(k) for k in columns]
-    return not any(_INTEGER.fullmatch(column[0]) for column in ids) and all(
-        _INTEGER.fullmatch(node) for column in ids for node in column[1:]
-    )
-
-
-def _is_edge_header(table: Table) -> bool:
-    first = [cell.lower() for cell in table.row(0)]
-    if len(first) < 2:
-        return False
-    words = first[0] in _SOURCE_WORDS and first[1] in _TARGET_WORDS
-    weight = len(first) == 3 and first[2] in _WEIGHT_WORDS
-    return words or weight or _only_first_not_integer(table, [0, 1])
-
-
-def _is_feature_header(table: Table) -> bool:
-    first = table.row(0)
-    names = bool(first[1:]) and not any(cell == "" or _is_number(cell) for cell in first[1:])
-    return names or first[0].lower() in _ID_WORDS or _only_first_not_integer(table, [0])
-
-
-def _is_label_header(table: Table) -> bool:
-    first = [cell.lower() for cell in table.row(0)]
-    words = first[0] in _ID_WORDS or (len(first) > 1 and first[1] in _LABEL_WORDS)
-    return words or first[2:] == ["split"] or _only_first_not_integer(table, [0])
+def _check_unique(ids: Texts, where: Callable[[int], str]) -> None:
+    _, first, back = np.unique(ids.codes, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[back] != np.arange(ids.codes.size))
+    if again.size:
+        i = int(again[0])
+        raise DataError(
+            f"{where(i)}: node {ids.cell(i)!r} is listed twice, first in {where(int(first[back[i]]))}"
+        )

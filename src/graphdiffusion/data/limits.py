@@ -20,10 +20,11 @@ from graphdiffusion.errors import DataError
 CLAIMED = 1_000_000
 CLAIMED_PER_ENTRY = 100
 
-# Bytes in memory while a graph is read, from measurements; ids and cells are Python strings.
+# Bytes in memory while a graph is read, from measurements; ids are Python strings.
 NODE_BYTES = 300
 EDGE_BYTES = 400
 CELL_BYTES = 200
+NUMBER_BYTES = 16  # of a cell of a column of numbers
 TEXT_BYTES = 8  # for each byte of a text file: the bytes, the string, and csv's copy of it
 # For each byte of a Parquet file, decoded: pyarrow's pages and arrays, and the string, which takes four
 # bytes a character as soon as one of them is an emoji.

@@ -1,8 +1,9 @@
-"""A user's own graph: from tables or arrays in files to the same `Data` as the benchmarks."""
+"""A user's own graph: from files, DataFrames or arrays to the same `Data` as the benchmarks."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,99 +11,125 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from graphdiffusion.data.arrays import check_edge_array, check_features, feature_names, load_arrays
+from graphdiffusion.data.arrays import check_edge_array, check_features, load_arrays, names_array
+from graphdiffusion.data.assemble import add_labels, add_notes, assemble, positions
 from graphdiffusion.data.catalogue import dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
 from graphdiffusion.data.datasets import load_data
+from graphdiffusion.data.headers import Known
 from graphdiffusion.data.inputs import (
     EDGE_FILES,
     FEATURE_FILES,
     LABEL_FILES,
-    SPLITS,
     Edges,
     Features,
     Labels,
-    read_edges,
+    edges_of,
+    labels_of,
+    open_edges,
+    open_labels,
     read_features,
-    read_labels,
 )
+from graphdiffusion.data.labels import array_targets
 from graphdiffusion.data.limits import check_claim, check_graph
-from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, tidy_edges
+from graphdiffusion.data.structure import MASKS
+from graphdiffusion.data.tables import Table, sorted_names
+from graphdiffusion.data.targets import Task, check_task
 from graphdiffusion.errors import DataError
 
 PathLike = str | os.PathLike[str]
 
 
 def read_graph(
-    edges: PathLike,
-    features: PathLike | None = None,
-    labels: PathLike | None = None,
-    *,
-    directed: bool = False,
+    edges: Any, features: Any = None, labels: Any = None, *, directed: bool = False, task: Task = "auto"
 ) -> Data:
-    """Read a graph from files.
+    """Read a graph from files, DataFrames (pandas, polars) or arrays, each part from its own source.
 
     Args:
-        edges: .csv, .tsv or .parquet with the columns source, target and optionally weight, or
-            .npz with `edge_index` (2, E), with `row` and `col`, or of `scipy.sparse.save_npz`.
+        edges: a table with the columns source, target and optionally weight: .csv, .tsv, .parquet or a
+            DataFrame. Or .npz with `edge_index` (2, E), with `row` and `col`, or of
+            `scipy.sparse.save_npz`; or an integer array (2, E), or a square scipy matrix.
             Weights are positive. An edge may be listed in both directions and more than once,
             but always with the same weight; self-loops are dropped.
-        features: .csv, .tsv or .parquet with an id and numbers in each row, or .npy or .npz with
-            a matrix whose row numbers are the ids. All nodes must have a row. Without features,
+        features: a table with a column id and numbers in all others, one row for each node; or, in the
+            long format, a table with the columns id, feature and value, where what has no row is zero.
+            Or .npy, .npz, an array or a scipy matrix whose row numbers are the ids. Without features,
             every node gets its own: `x` is the sparse identity matrix.
-        labels: .csv, .tsv or .parquet with the columns id, label and optionally split (train,
-            val, test or empty). An empty label, `?` or no row at all mean unlabelled.
+        labels: a table with the columns id, label and optionally split (train, val, test or empty), or
+            several of each: label_1, label_2, ..., split_1, split_2, ... An empty label, `?`, `nan` or no
+            row at all mean unlabelled. Or an array (nodes,) or (nodes, targets) whose row numbers are
+            the ids.
         directed: keep the directions; otherwise each edge is stored both ways.
+        task: what the labels are. By default it is recognised: one column of numbers of which at least one
+            is not whole is `"regression"`, as are several columns of numbers; several columns of nothing
+            but 0 and 1 (or true and false), or one column with several names in a cell (`a|b`, and `|`
+            for none), are `"multilabel"`; everything else are classes, `"classification"`.
 
-    A header in a text file is recognised by the usual names (source, target, weight, id, label,
-    split), by names in place of all numbers, or by being the only row whose ids are no integers.
+    Columns are found by their names, in any order and case, and an unknown one is refused. A text file may
+    have no header: then columns are taken in the order above. Its first row is a header if it holds the
+    usual names (source, target, weight, id, label, split and some synonyms), or words where the other rows
+    hold numbers, or names that are no nodes. A table of the two features "feature" and "value" with one
+    row for each node is no long format.
 
     Returns:
         `x` (n, F) float32, dense or sparse CSR; `edge_index` (2, E) int64, sorted, without
-        duplicates; `edge_weight` (E,) float32 if given; `y` (n,) int64 with -1 for unlabelled;
-        `train_mask`, `val_mask`, `test_mask` (n,) bool if a split is given; `node_ids`,
-        `class_names` (sorted) and, if the file names them, `feature_names` as lists of str; `name`.
+        duplicates; `edge_weight` (E,) float32 if given; `task`; `y`, of classes (n,) int64 with -1 for
+        unlabelled, else (n, k) float32 with rows of NaN; `class_names` (sorted) or `target_names`;
+        `train_mask`, `val_mask`, `test_mask` bool, (n,) or (n, splits), if a split is given; `node_ids`
+        and, if the source names them, `feature_names` as lists of str; `name`; `notes`, sentences on
+        what was assumed or left out, if there are any.
         Nodes are in the order of the features, else sorted by id.
 
     Raises:
         DataError: with the file and the line that cannot be used, and why.
     """
-    edge_part = read_edges(Path(edges))
-    feature_part = None if features is None else read_features(Path(features))
-    label_part = None if labels is None else read_labels(Path(labels))
-    if feature_part is not None:
-        check_graph(feature_part.x.shape[0], len(edge_part.source), feature_part.file)
-    node_ids = _node_ids(edge_part, feature_part, label_part)
+    check_task(task)
+    notes: list[str] = []
+    opened = open_edges(edges)
+    opened_labels = None if labels is None else open_labels(labels)
+    found = None
+    known = Known(lambda: _ids_of(opened_labels, 1), all=False)
+    if features is not None:
+        found = read_features(features, Known(lambda: _ids_of(opened, 2), all=False), notes)
+        known = Known(lambda: set(found.ids), all=found.whole)
+    edge_part = edges_of(opened, known, notes)
+    label_part = None
+    if opened_labels is not None:
+        if found is None:
+            known = Known(lambda: _ids_of(edge_part, 2), all=False)
+        label_part = labels_of(opened_labels, known, task, notes)
+    node_ids = _node_ids(edge_part, found, label_part)
+    check_graph(len(node_ids), len(edge_part.source.codes), edge_part.file)
     index = {node: i for i, node in enumerate(node_ids)}
-    owner = "" if feature_part is None else feature_part.file
-    data = _graph(
-        _positions([edge_part.source, edge_part.target], index, edge_part.where, owner),
-        edge_part.weight,
-        None if feature_part is None else feature_part.x,
-        node_ids,
-        edge_part.where,
-        directed,
-    )
-    if feature_part is not None and feature_part.names is not None:
-        data.feature_names = feature_part.names
+    owner = "" if found is None else found.file
+    places = positions([edge_part.source, edge_part.target], index, edge_part.where, owner)
+    x = None if found is None else _rows(found, index, notes)
+    data = assemble(places, edge_part.weight, x, node_ids, edge_part.where, edge_part.file, directed, notes)
+    if found is not None and found.names is not None:
+        data.feature_names = found.names
     if label_part is not None:
-        rows = _positions([label_part.ids], index, label_part.where, owner)[0]
-        _add_labels(data, label_part, rows)
-    data.name = Path(edges).stem
+        rows = positions([label_part.ids], index, label_part.where, owner)[0]
+        add_labels(data, label_part.targets, rows, label_part.parts)
+    data.name = Path(edges).stem if isinstance(edges, str | os.PathLike) else "graph"
+    add_notes(data, notes)
     return check_data(data)
 
 
-def read_folder(path: PathLike, *, directed: bool = False) -> Data:
+def read_folder(path: PathLike, *, directed: bool = False, task: Task = "auto") -> Data:
     """Read a folder that holds `edges.*` and optionally `features.*` and `labels.*`, or one .npz.
 
-    The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,), `x` (n, F), its
-    `feature_names` (F,), `y` (n,) integers with -1 for unlabelled, and `train_mask`, `val_mask`,
-    `test_mask` (n,) bool. Classes are numbered without gaps; `class_names` are the numbers in the file.
+    The .npz holds `edge_index` (2, E) and optionally `edge_weight` (E,); `x` (n, F) and its
+    `feature_names` (F,); the targets `y`; `train_mask`, `val_mask`, `test_mask`, bool of shape (n,) or
+    (n, splits); and `node_ids` (n,). Integers `y` (n,) are classes, -1 where unlabelled; they are numbered
+    without gaps, and their `class_names` are these numbers unless the file has an array of names for
+    0, 1, 2, ... Floating point `y` are numbers to predict, (n,) or (n, k), or several labels, (n, k) of 0
+    and 1; NaN where unlabelled; `target_names` (k,) are their names.
     The result is that of `read_graph`; its name is that of the folder or file.
     """
+    check_task(task)
     folder = Path(path)
     if folder.is_file():
-        return _read_npz(folder, directed)
+        return _read_npz(folder, directed, task)
     if not folder.is_dir():
         raise DataError(f"there is no folder or file {str(folder)!r}")
     edges = _part(folder, "edges", EDGE_FILES)
@@ -113,20 +140,27 @@ def read_folder(path: PathLike, *, directed: bool = False) -> Data:
         _part(folder, "features", FEATURE_FILES),
         _part(folder, "labels", LABEL_FILES),
         directed=directed,
+        task=task,
     )
     data.name = folder.resolve().name
     return data
 
 
 def open_data(
-    name_or_path: PathLike, root: PathLike | None = None, lcc: bool = True, directed: bool = False
+    name_or_path: PathLike,
+    root: PathLike | None = None,
+    lcc: bool = True,
+    directed: bool = False,
+    task: Task = "auto",
 ) -> Data:
     """A known data set by name (see `load_data`), or a user's folder or .npz (see `read_folder`).
 
     A name wins over a folder that is called the same; write `./cora` for the folder.
     With `lcc`, only the largest connected component of a known data set is kept; of a user's graph
-    no node is ever left out. With `directed`, the edges of a user's graph keep their directions.
+    no node is ever left out. With `directed`, the edges of a user's graph keep their directions; `task`
+    says what its labels are.
     """
+    check_task(task)
     name = os.fspath(name_or_path)
     if is_dataset(name):
         return load_data(name, root, lcc)
@@ -136,7 +170,7 @@ def open_data(
             dataset_info(name)
         except DataError as error:
             raise DataError(f"{error}; nor is there a folder or file of that name") from None
-    return read_folder(path, directed=directed)
+    return read_folder(path, directed=directed, task=task)
 
 
 def _part(folder: Path, stem: str, suffixes: Sequence[str]) -> Path | None:
@@ -153,157 +187,100 @@ def _names(stem: str, suffixes: Sequence[str]) -> str:
     return ", ".join(stem + suffix for suffix in suffixes)
 
 
+def _ids_of(opened: Any, columns: int) -> set[str]:
+    """The ids in the first columns of a table, whatever its first row is, or of an array."""
+    if isinstance(opened, Table):
+        ids = {value for k in list(opened.columns)[:columns] for value in opened.texts(k).values}
+        return ids | set((opened.first or [])[:columns])
+    if isinstance(opened, Edges):
+        return {*opened.source.values, *opened.target.values}
+    return set() if opened is None else {str(i) for i in range(len(opened))}
+
+
 def _node_ids(edges: Edges, features: Features | None, labels: Labels | None) -> list[str]:
+    if features is not None and features.whole:
+        return features.ids
+    ids = {*edges.source.values, *edges.target.values}
     if features is not None:
-        return features.ids or [str(i) for i in range(features.x.shape[0])]
-    ids = {*edges.source, *edges.target}
+        ids.update(features.ids)
     if labels is not None:
-        ids.update(labels.ids)
+        ids.update(labels.ids.values)
     if edges.num_nodes is not None:
         ids.update(str(i) for i in range(edges.num_nodes))
-    return _sorted(ids)
+    return sorted_names(ids)
 
 
-def _sorted(names: set[str]) -> list[str]:
-    """Sorted as numbers if all are plain ones, so that 2 comes before 10; as text otherwise."""
-    if all(name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0") for name in names):
-        return sorted(names, key=lambda name: (len(name), name))  # of any length; int() takes 4300 digits
-    return sorted(names)
+def _rows(
+    features: Features, index: dict[str, int], notes: list[str]
+) -> NDArray[np.float32] | sp.csr_matrix:
+    """Features in the order of the nodes; in the long format some nodes have none."""
+    if features.whole:
+        return features.x
+    missing = len(index) - len(features.ids)
+    if missing:
+        notes.append(f"{features.file}: {missing:,} nodes have no row there; their features are zero")
+    x = sp.coo_matrix(features.x)
+    places = np.array([index[node] for node in features.ids], dtype=np.int64)
+    return sp.csr_matrix((x.data, (places[x.row], x.col)), shape=(len(index), x.shape[1]))
 
 
-def _positions(
-    columns: list[list[str]], index: dict[str, int], where: Callable[[int], str], owner: str
-) -> NDArray[np.int64]:
-    """Columns of ids as node numbers (columns, rows); only a feature file, `owner`, can lack one."""
-    positions = np.array([[index.get(node, -1) for node in ids] for ids in columns], dtype=np.int64)
-    unknown = np.argwhere(positions.T < 0)
-    if unknown.size:
-        i, k = (int(v) for v in unknown[0])
-        raise DataError(
-            f"{where(i)}: node {columns[k][i]!r} has no row in {owner}; add one or take the node out"
-        )
-    return positions
-
-
-def _graph(
-    ends: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
-    x: NDArray[np.float32] | sp.csr_matrix | None,
-    node_ids: list[str],
-    where: Callable[[int], str],
-    directed: bool,
-) -> Data:
-    """A graph of n = len(node_ids) unlabelled nodes; `ends` is (2, E) and below n."""
-    n = len(node_ids)
-    if weight is not None:
-        _check_conflicts(ends, weight, node_ids, where, directed)
-    identity = sp.identity(n, dtype=np.float32, format="csr")
-    data = Data(x=csr_tensor(identity) if x is None else feature_tensor(x))
-    data.edge_index, weights = tidy_edges(ends, n, weight, directed=directed)
-    if weights is not None:
-        data.edge_weight = weights
-    data.y = torch.full((n,), -1)
-    data.class_names = []
-    data.node_ids = node_ids
-    return data
-
-
-def _check_conflicts(
-    ends: NDArray[np.int64],
-    weight: NDArray[np.float64],
-    node_ids: list[str],
-    where: Callable[[int], str],
-    directed: bool,
-) -> None:
-    """The same edge with two weights is a contradiction that no rule of ours should hide."""
-    low, high = ends if directed else np.sort(ends, axis=0)
-    keys = low * len(node_ids) + high
-    order = np.argsort(keys, kind="stable")
-    differs = (np.diff(keys[order]) == 0) & (np.diff(weight[order]) != 0)
-    if differs.any():
-        k = int(np.flatnonzero(differs)[0])
-        i, j = int(order[k + 1]), int(order[k])
-        source, target = (node_ids[end] for end in ends[:, i])
-        raise DataError(
-            f"{where(i)}: the edge {source!r} to {target!r} has the weight {weight[i]:g}, "
-            f"but {weight[j]:g} in {where(j)}; merge the two"
-            + ("" if directed else ", or read the graph as directed if directions matter")
-        )
-
-
-def _add_labels(data: Data, part: Labels, positions: NDArray[np.int64]) -> None:
-    """`positions` (rows,) are the node numbers of the rows of the label file."""
-    data.class_names = _sorted({label for label in part.labels if label})
-    number = {name: k for k, name in enumerate(data.class_names)}
-    rows = torch.from_numpy(positions)
-    data.y[rows] = torch.tensor([number.get(label, -1) for label in part.labels])
-    if part.splits is None:
-        return
-    for key, split in zip(MASKS, SPLITS, strict=True):
-        mask = torch.zeros(data.y.numel(), dtype=torch.bool)
-        mask[rows] = torch.tensor([name == split for name in part.splits])
-        data[key] = mask
-
-
-def _read_npz(path: Path, directed: bool) -> Data:
+def _read_npz(path: Path, directed: bool, task: Task) -> Data:
     if path.suffix.lower() != ".npz":
         raise DataError(f"{path.name}: expected a folder, or a file that ends in .npz")
+    notes: list[str] = []
     arrays = load_arrays(path)
     if "edge_index" not in arrays:
         raise DataError(
             f"{path.name} holds {', '.join(sorted(arrays)) or 'nothing'}; "
             "expected at least edge_index, and x and y for features and labels"
         )
-    edge_index, weight, y = arrays["edge_index"], arrays.get("edge_weight"), arrays.get("y")
+    edge_index, weight = arrays["edge_index"], arrays.get("edge_weight")
     check_edge_array(edge_index, weight, path.name)
     x = check_features(arrays["x"], path.name) if "x" in arrays else None
-    if y is not None and (y.ndim != 1 or y.dtype.kind not in "iu"):
-        raise DataError(
-            f"{path.name}: y must be integers of shape (n,), -1 where unlabelled, "
-            f"got {y.dtype} of shape {y.shape}"
+    targets = None
+    if "y" in arrays:
+        given = (
+            names_array(arrays.get(key), key, None, path.name) for key in ("class_names", "target_names")
         )
+        targets = array_targets(arrays["y"], task, path.name, notes, *given)
     named = int(edge_index.max()) + 1 if edge_index.size else 0
-    n = x.shape[0] if x is not None else y.size if y is not None else named
+    n = x.shape[0] if x is not None else len(targets.y) if targets is not None else named
     if n == 0:
         raise DataError(f"{path.name} is empty: it has no edges, no x and no y")
     if named > n:
         raise DataError(f"{path.name}: an edge names node {named - 1}, but there are {n} nodes")
+    if targets is not None and len(targets.y) != n:
+        raise DataError(f"{path.name}: y has {len(targets.y)} rows for {n} nodes")
     check_claim(n, sum(a.size for a in arrays.values()), f"{path.name}: an edge names node {n - 1:,}")
     check_graph(n, edge_index.shape[1], path.name)
-    data = _graph(
+    node_ids = names_array(arrays.get("node_ids"), "node_ids", n, path.name) or [str(i) for i in range(n)]
+    data = assemble(
         edge_index.astype(np.int64),
         None if weight is None else weight.astype(np.float64),
         x,
-        [str(i) for i in range(n)],
+        node_ids,
         lambda i: f"{path.name}, edge {i}",
+        path.name,
         directed,
+        notes,
     )
-    names = feature_names(arrays.get("feature_names"), data.x.shape[1], path.name)
+    names = names_array(arrays.get("feature_names"), "feature_names", data.x.shape[1], path.name)
     if names is not None:
         data.feature_names = names
-    if y is not None:
-        _add_classes(data, y, path.name)
+    if targets is not None:
+        add_labels(data, targets, np.arange(n), None)
     for key in MASKS:
         if key in arrays:
             data[key] = _mask(arrays[key], key, n, path.name)
     data.name = path.stem
+    add_notes(data, notes)
     return check_data(data)
 
 
-def _add_classes(data: Data, y: NDArray, file: str) -> None:
-    """Classes are numbered without gaps, in the order of the labels, which become their names."""
-    if y.size and y.min() < -1:
-        raise DataError(f"{file}: y must be -1 (unlabelled) or a class from 0, got {y.min()}")
-    labels, number = np.unique(y, return_inverse=True)
-    unlabelled = int((labels < 0).sum())
-    data.y = torch.from_numpy(number.astype(np.int64) - unlabelled)
-    data.class_names = [str(label) for label in labels[unlabelled:].tolist()]
-
-
 def _mask(mask: NDArray, key: str, n: int, file: str) -> torch.Tensor:
-    if mask.dtype != bool or mask.shape != (n,):
+    if mask.dtype != bool or mask.shape[:1] != (n,) or mask.ndim > 2 or mask.size == 0:
         raise DataError(
-            f"{file}: {key} must be bool of shape ({n},), got {mask.dtype} of shape {mask.shape}; "
-            "of several splits choose one column"
+            f"{file}: {key} must be bool of shape ({n},), or ({n}, S) for S splits, "
+            f"got {mask.dtype} of shape {mask.shape}"
         )
-    return torch.from_numpy(mask)
+    return torch.from_numpy(np.ascontiguousarray(mask))

@@ -1,0 +1,134 @@
+"""The parts of a user's graph put together: nodes are numbered, edges tidied, labels and masks laid out."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch_geometric.data import Data
+
+from graphdiffusion.data.labels import Targets
+from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, tidy_edges
+from graphdiffusion.data.tables import Texts
+from graphdiffusion.errors import DataError
+
+
+def positions(
+    columns: Sequence[Texts], index: dict[str, int], where: Callable[[int], str], owner: str
+) -> NDArray[np.int64]:
+    """Columns of ids as node numbers (columns, rows); only a source of features, `owner`, can lack one."""
+    found = np.stack(
+        [np.array([index.get(value, -1) for value in c.values], dtype=np.int64)[c.codes] for c in columns]
+    )
+    unknown = np.argwhere(found.T < 0)
+    if unknown.size:
+        i, k = (int(v) for v in unknown[0])
+        raise DataError(
+            f"{where(i)}: node {columns[k].cell(i)!r} has no row in {owner}; add one or take the node out"
+        )
+    return found
+
+
+def assemble(
+    ends: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+    x: NDArray[np.float32] | sp.csr_matrix | None,
+    node_ids: list[str],
+    where: Callable[[int], str],
+    file: str,
+    directed: bool,
+    notes: list[str],
+) -> Data:
+    """A graph of n = len(node_ids) unlabelled nodes; `ends` is (2, E) and below n."""
+    n = len(node_ids)
+    if weight is not None:
+        _check_conflicts(ends, weight, node_ids, where, directed)
+    if x is None:
+        notes.append("there are no features: every node gets its own, so that x is the identity matrix")
+        features = csr_tensor(sp.identity(n, dtype=np.float32, format="csr"))
+    else:
+        features = feature_tensor(x)
+    data = Data(x=features)
+    data.edge_index, weights = tidy_edges(ends, n, weight, directed=directed)
+    if weights is not None:
+        data.edge_weight = weights
+    _note_edges(ends, n, data.edge_index, file, notes)
+    data.y = torch.full((n,), -1)
+    data.task = "classification"
+    data.class_names = []
+    data.node_ids = node_ids
+    return data
+
+
+def add_labels(
+    data: Data, targets: Targets, rows: NDArray[np.int64], parts: NDArray[np.int64] | None
+) -> None:
+    """`rows` are the node numbers of the targets; `parts` (rows, splits) as in `Labels`."""
+    data.task = targets.task
+    n = data.y.numel()
+    if targets.task == "classification":
+        data.class_names = targets.names
+        y = np.full(n, -1, dtype=np.int64)
+    else:
+        del data.class_names
+        data.target_names = targets.names
+        y = np.full((n, len(targets.names)), np.nan, dtype=np.float32)
+    y[rows] = targets.y
+    data.y = torch.from_numpy(y)
+    if parts is None:
+        return
+    for part, key in enumerate(MASKS):
+        mask = np.zeros((n, parts.shape[1]), dtype=bool)
+        mask[rows] = parts == part
+        data[key] = torch.from_numpy(mask[:, 0].copy() if parts.shape[1] == 1 else mask)
+
+
+def add_notes(data: Data, notes: list[str]) -> None:
+    """Keep the notes, with one on masks that leave nothing to train on."""
+    train = data.get("train_mask")
+    if train is not None and not bool(train.reshape(len(data.y), -1).any(dim=0).all()):
+        notes.append("a split given with the data has no training node, so that it cannot be used")
+    if notes:
+        data.notes = notes
+
+
+def _note_edges(
+    ends: NDArray[np.int64], n: int, edge_index: torch.Tensor, file: str, notes: list[str]
+) -> None:
+    loops = int((ends[0] == ends[1]).sum())
+    if loops:
+        notes.append(f"{file}: {loops:,} self-loop{'s are' if loops > 1 else ' is'} left out")
+    repeated = ends.shape[1] - np.unique(ends[0] * n + ends[1]).size
+    if repeated:
+        notes.append(
+            f"{file}: {repeated:,} row{'s repeat' if repeated > 1 else ' repeats'} an edge; it counts once"
+        )
+    alone = n - int(torch.unique(edge_index).numel())
+    if alone == n:
+        notes.append("the graph has no edges: nothing flows between its nodes")
+    elif alone:
+        notes.append(f"{alone:,} of {n:,} nodes {'have' if alone > 1 else 'has'} no edge")
+
+
+def _check_conflicts(
+    ends: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    node_ids: list[str],
+    where: Callable[[int], str],
+    directed: bool,
+) -> None:
+    """The same edge with two weights is a contradiction that no rule of ours should hide."""
+    low, high = ends if directed else np.sort(ends, axis=0)
+    keys = low * len(node_ids) + high
+    order = np.argsort(keys, kind="stable")
+    differs = (np.diff(keys[order]) == 0) & (np.diff(weight[order]) != 0)
+    if differs.any():
+        k = int(np.flatnonzero(differs)[0])
+        i, j = int(order[k + 1]), int(order[k])
+        source, target = (node_ids[end] for end in ends[:, i])
+        raise DataError(
+            f"{where(i)}: the edge {source!r} to {target!r} has the weight {weight[i]:g}, "
+            f"but {weight[j]:g} in {where(j)}; merge the two"
+            + ("" if directed else ", or read the graph as directed if directions matter")
+        )
