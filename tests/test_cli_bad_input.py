@@ -34,7 +34,7 @@ OPTIONS = [
     (["--rate", "fast"], "--rate must be a number, got 'fast'"),
     (["--rate", "nan"], "rate must be finite"),
     (["--dropout", "1"], "dropout must be between 0 and 0.999"),
-    (["--time", "0"], "time must be greater than 0"),
+    (["--time", "-1"], "time must be at least 0"),
     (["--variant", "liner"], "Did you mean 'linear'?"),
     (["--heads", "3"], "attention_dim must be a positive multiple of heads"),
     (["--solver", "exponential", "--variant", "nonlinear"], "needs an equation with a closed form"),

@@ -236,7 +236,7 @@ def test_repr():
 def test_wrong_arguments():
     for how, words in (
         ({"variant": "cubic"}, "variant must be one of"),
-        ({"time": 0.0}, "time must be greater than 0, got 0.0"),
+        ({"time": -1.0}, "time must be at least 0, got -1.0"),
         ({"time": float("nan")}, "time must be finite, got nan"),
         ({"keep": 1.5}, "keep must be between 0 and 1, got 1.5"),
         ({"diffusivity": "dot"}, "diffusivity must be one of"),

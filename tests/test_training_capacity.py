@@ -100,8 +100,10 @@ PLANS = {
     "learnt T": {"learn_time": True},
     "sweep": {"sweep": 2.0, "sweep_points": 3},
     "penalties": {"kinetic": 0.1, "jacobian": 0.1},
-    "all": {"learn_time": True, "sweep": 2.0, "sweep_points": 3, "kinetic": 0.1, "jacobian": 0.1},
-}
+    "all": {
+        "learn_time": True, "sweep": 2.0, "sweep_points": 3, "kinetic": 0.1, "jacobian": 0.1, "readout": 3,
+    },
+}  # fmt: skip
 SOLVERS = ("exponential", "euler", "midpoint", "heun", "rk4", "adams-bashforth")
 OPTIONS = (
     {"time": 0.9, "alpha": 0.3, "rate": 0.05, "dropout": 0.1},

@@ -52,7 +52,8 @@ def make_diffusivity(
     """By name or as it is; with more than one term its parameters follow time."""
     if isinstance(given, str):
         given = create(DIFFUSIVITIES[given], options, channels=channels)
-    return given if theta_terms == 1 else TimeVarying(given, time, theta_terms)
+    # at T = 0 parameters have no interval to vary on: any will do
+    return given if theta_terms == 1 else TimeVarying(given, time or 1.0, theta_terms)
 
 
 def make_terms(

@@ -22,7 +22,7 @@ from ..solvers.dormand_prince import DormandPrince
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
 
-SHORTEST = 1e-3  # a learnt T goes no lower
+SHORTEST = 1e-3  # a learnt T goes no lower: steps of an adaptive scheme need a positive T
 
 Variant = Literal["linear", "nonlinear", "nonlinear-rewired"]
 
@@ -50,7 +50,7 @@ class GraphDiffusion(MessagePassing):
 
     Args:
         channels: Width of the node features, in and out.
-        time: Integration time T, the depth of the model.
+        time: Integration time T, the depth of the model; 0: the features are left as they are.
         variant: GRAND-l (linear: A from X(0)), GRAND-nl (nonlinear: A from X(t)) or GRAND-nl-rw
             (nonlinear-rewired: as nonlinear, on the edges that the attention at t = 0 selects).
         equation: Equation by name, or an :class:`~graphdiffusion.equation.Equation`.
@@ -90,7 +90,7 @@ class GraphDiffusion(MessagePassing):
     def __init__(
         self,
         channels: int,
-        time: Annotated[float, Bounds(0, above=True)] = 18.3,
+        time: Annotated[float, Bounds(0)] = 18.3,
         *,
         variant: Variant = "linear",
         equation: Annotated[str | Equation, Named(EQUATIONS)] = "diffusion",
@@ -117,8 +117,10 @@ class GraphDiffusion(MessagePassing):
         check_options(GraphDiffusion, locals(), options)
         if variant not in get_args(Variant):
             raise ArgumentError(f"variant must be one of {', '.join(get_args(Variant))}, got {variant!r}.")
-        if not 0 < time < float("inf"):
-            raise ArgumentError(f"time must be positive and finite, got {time}.")
+        if not 0 <= time < float("inf"):
+            raise ArgumentError(f"time must be finite and not negative, got {time}.")
+        if learn_time and time < SHORTEST:
+            raise ArgumentError(f"a time that is learnt must start at {SHORTEST:g} or more, got {time}.")
         self.channels, self.variant, self.self_loops = channels, variant, self_loops
         wide = channels if coefficients == "channel" else None
         if not isinstance(equation, Equation):
@@ -251,7 +253,7 @@ class GraphDiffusion(MessagePassing):
             return_attention_weights: Also return ``(edge_index, attention)`` at t = 0, with the
                 self-loops, as PyG's ``GATConv`` does.
             return_trajectory: Also return a :class:`Trajectory`.
-            at: Times in (0, T] for the trajectory.
+            at: Times in [0, T] for the trajectory.
             check: Look for NaN, and warn of unstable steps. Off inside ``torch.compile``, ``torch.export``
                 and the transforms of ``torch.func``, which cannot read numbers.
         """
@@ -318,5 +320,5 @@ _eagerly = torch.compiler.disable(integrate)
 def _note_time(layer: GraphDiffusion, keys: Any) -> None:
     """A state that is loaded may have another T."""
     if not layer.time.is_meta:
-        layer.initial_time = float(layer.time)
+        layer.initial_time = float(layer.time.detach())
         layer.roomy = layer._make_room()

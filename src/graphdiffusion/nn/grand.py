@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Self
 
 import torch
@@ -27,7 +28,9 @@ class GRAND(Model):
 
     .. math:: \mathbf{Y} = \psi(\mathbf{X}(T)), \quad \mathbf{X}(0) = \phi(\mathbf{X}_\mathrm{in}),
 
-    with a linear encoder φ, a :class:`GraphDiffusion` and a linear decoder ψ.
+    with a linear encoder φ, a :class:`GraphDiffusion` and a linear decoder ψ. With ``readout`` m the
+    decoder reads :math:`[\mathbf{X}(0), \mathbf{X}(T/m), \mathbf{X}(2T/m), \ldots, \mathbf{X}(T)]` side by
+    side. In the closed form these times share one basis; other schemes interpolate between their steps.
 
     Args:
         in_channels: Width of the features.
@@ -39,6 +42,8 @@ class GRAND(Model):
         batch_norm: Batch normalisation after the encoder.
         augment: Zero channels added for the diffusion and dropped after it (ANODE).
         relu: ReLU before the decoder.
+        readout: The decoder reads x at the ends of so many equal parts of [0, T], x(0) included; 0: x(T)
+            alone.
         kinetic: Weight of the kinetic energy in the loss.
         jacobian: Weight of the Jacobian norm in the loss.
         label_channels: Number of classes if labels of training nodes are given as features ("using
@@ -65,6 +70,7 @@ class GRAND(Model):
         batch_norm: bool = False,
         augment: Annotated[int, Bounds(0)] = 0,
         relu: bool = True,
+        readout: Annotated[int, Bounds(0, 1000)] = 0,
         kinetic: Annotated[float, Bounds(0)] = 0.0,
         jacobian: Annotated[float, Bounds(0)] = 0.0,
         label_channels: int = 0,
@@ -77,14 +83,14 @@ class GRAND(Model):
             if size < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {size}.")
         self.augment, self.relu, self.kinetic, self.jacobian = augment, relu, kinetic, jacobian
-        self.self_loops = self_loops
+        self.readout, self.self_loops = readout, self_loops
         self.input_dropout, self.dropout = Dropout(input_dropout), Dropout(dropout)
         self.encoder = Linear(in_channels, hidden)
         self.label_encoder = Linear(label_channels, hidden, bias=False) if label_channels else None
         self.mlp = nn.ModuleList(Linear(hidden, hidden) for _ in range(2 * mlp))
         self.norm = BatchNorm(hidden) if batch_norm else None
         self.diffusion = GraphDiffusion(hidden + augment, **diffusion, self_loops=self_loops)
-        self.decoder = Linear(hidden, out_channels)
+        self.decoder = Linear((readout + 1) * hidden, out_channels)
 
     def run(
         self,
@@ -102,22 +108,35 @@ class GRAND(Model):
         key = drawn_key(x, self.training, self.encoder.weight) if key is None else key
         state = self._encode(x, labels, key)
         flow = layer.bind(state, graph, observed=observed)
-        span = layer.span
+        span, ends = layer.span, [1.0] if sweep is None else list(sweep)
         penalised = self.training and sweep is None and (self.kinetic > 0 or self.jacobian > 0)
-        fractions = Quadrature().nodes if penalised else sweep
-        times = None if fractions is None else _times(fractions, span)
+        nodes = Quadrature().nodes if penalised else []
+        # between x(0) and the state at each end
+        inner = [[f * k / self.readout for f in ends] for k in range(1, self.readout)]
+        wanted = sorted({*nodes, *chain(*inner), *(sweep or ())})
+        times = _times(wanted, span) if wanted else None
         solution = layer.diffuse(flow, state, span if sweep is None else times[-1], times, check)  # type: ignore[index]
+
+        def at(fractions: list[float]) -> Tensor:
+            """States at some of the fractions of T that were computed, ``(m, ..., n, d)``."""
+            states = solution.states
+            assert states is not None
+            if fractions == wanted:
+                return states
+            return torch.stack([states[wanted.index(f)] for f in fractions])
+
         penalty = None
         if penalised:
-            assert solution.states is not None and times is not None
             energy, norm = path_penalty(
-                flow, solution.states, times, span, Quadrature(), derive(key, 2),
+                flow, at(nodes), _times(nodes, span), span, Quadrature(), derive(key, 2),
                 kinetic=self.kinetic > 0, jacobian=self.jacobian > 0,
             )  # fmt: skip
             penalty = self.kinetic * energy + self.jacobian * norm
-        found = solution.state if sweep is None else solution.states
-        assert found is not None
-        logits = self._decode(layer.equation.read(found), key)
+        read = [layer.equation.read(solution.state if sweep is None else at(ends))]
+        if self.readout:
+            way = (at(fractions) for fractions in inner)
+            read = [state, *(layer.equation.read(v[0] if sweep is None else v) for v in way), *read]
+        logits = self._decode(read, key)
         return Output(logits, penalty, solution.stats.evaluations, solution.stats.failures)
 
     def _encode(self, x: Features, labels: Tensor | None, key: Tensor) -> Tensor:
@@ -134,9 +153,12 @@ class GRAND(Model):
             state = self.norm(state)
         return pad(state, (0, self.augment)) if self.augment else state
 
-    def _decode(self, state: Tensor, key: Tensor) -> Tensor:
+    def _decode(self, states: list[Tensor], key: Tensor) -> Tensor:
         if self.augment:
-            state = state[..., : -self.augment]
+            states = [state[..., : -self.augment] for state in states]
+        state = states[-1]
+        if len(states) > 1:  # x(0) is the same for all times of a sweep
+            state = torch.cat([part.expand_as(state) for part in states], -1)
         if self.relu:
             state = relu(state)
         if self.training:
@@ -164,7 +186,7 @@ class GRAND(Model):
     def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
         layer = self.diffusion
         time = layer.time.detach().double()
-        span = (time + reach if layer.learn_time else time).clamp_min(SHORTEST)
+        span = (time + reach).clamp_min(SHORTEST) if layer.learn_time else time
         rate = layer.equation.bound(reach[:, None, None])[..., 0, 0]
         return layer.solver.capacity(span * furthest, rate)
 
@@ -179,7 +201,8 @@ class GRAND(Model):
 
     def memory(self, nodes: int, edges: int, entries: int) -> int:
         weights = sum(p.numel() for p in self.parameters())
-        return self.diffusion.memory(nodes, edges) + 4 * (3 * entries + 6 * weights)
+        read = 4 * self.readout * nodes * self.diffusion.channels  # beside each other, ReLU, dropout
+        return self.diffusion.memory(nodes, edges) + 4 * (3 * entries + 6 * weights + read)
 
     def at_fraction(self, state: Mapping[str, Tensor], fraction: Tensor) -> dict[str, Tensor]:
         time = state["diffusion.time"]

@@ -110,6 +110,8 @@ class Adaptive(Marching):
         clock, stop = t.detach(), end.detach()
         taken: list[Tensor] = []
         outputs = unset(x, times)
+        if times is not None and bool((times <= clock).any()):  # those at the start lie in no step
+            outputs = [torch.where(own <= clock, x, out) for own, out in zip(times, outputs, strict=True)]
         accepted, rejected, latest = (torch.zeros_like(clock) for _ in range(3))
         active = ~(clock >= stop)  # where T is NaN, the first step finds it
         going, index = bool(active.any()), 0

@@ -54,7 +54,7 @@ class Solver(nn.Module):
 
         Args:
             start, end: Times, ``(..., 1, 1)``: one for each member, or ``(1, 1)``.
-            times: Output times in (start, end], ``(m, ..., 1, 1)``, increasing; ``None``: none.
+            times: Output times in [start, end], ``(m, ..., 1, 1)``, in order; ``None``: none.
             checkpoint: Keep only every √N-th state for the backward pass and recompute the others.
         """
 

@@ -130,7 +130,9 @@ class Exponential(Solver):
                 if stats.failures
                 else rate
             )
-            terms = number_of_terms(known, tolerance)
+            # where T = 0 only the gradient of T needs a product
+            still = not times.requires_grad and not bool(times[-1].any())
+            terms = 0 if still else number_of_terms(known, tolerance)
         powers, sources = coefficients(rate.unsqueeze(-1), times.unsqueeze(-1), terms, tolerance)
         stats.evaluations += terms
         stats.accepted += 1
@@ -218,6 +220,7 @@ def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> t
         kept = torch.cat([torch.ones_like(more[..., :1]), more[..., :-1]], -1)
         # 1%: capacities are computed with another gammainc, and perhaps from another rounding of λ
         enough = (tail[..., -1:] <= 1.01 * tolerance) & (p[..., -1:] <= 1.01 * SLOPE * tolerance)
+        enough = enough | (times == 0)  # the start is exact
     p = torch.where(kept, p, 0.0)
     p = torch.where(enough, p / p.sum(-1, keepdim=True), torch.nan)
     share = p / (k + 1)

@@ -136,7 +136,8 @@ class FixedStep(Marching):
         """The step in which each output lies, ``(m, ..., 1, 1)``, and for each step the outputs in it."""
         if times is None:
             return start, []
-        place = torch.ceil((times - start).detach() / size.detach() - 1e-9) - 1
+        size = torch.where(size == 0, 1.0, size).detach()  # T = 0: all outputs are at the start
+        place = torch.ceil((times - start).detach() / size - 1e-9) - 1
         place = torch.minimum(place, steps - 1).clamp_min(0)
         if self.max_steps is not None:  # nothing is known beforehand
             return place, [[(number, False) for number in range(len(times))]] * longest

@@ -38,10 +38,11 @@ def integrate(
         dynamics: A :class:`~graphdiffusion.equation.Flow`, a module called as ``f(t, x)``, or any
             function of t and x.
         x0: Initial state ``(..., n, d)``.
-        time: T > 0: a number, or a tensor with one entry for each member; its gradient is computed.
+        time: T ≥ 0: a number, or a tensor with one entry for each member; its gradient is computed (at
+            T = 0 by all but the adaptive schemes, which take no step there).
         solver: The scheme; by default :class:`Exponential` where the equation has its closed form, else
             :class:`DormandPrince`.
-        at: Times at which the state is wanted besides, increasing, in (0, T]: ``(m,)``, or
+        at: Times at which the state is wanted besides, in [0, T] and in order: ``(m,)``, or
             ``(m, *members)``. They do not change the steps: the state is interpolated.
         gradient: ``"backprop"`` through the scheme; ``"checkpoint"``, the same numbers with memory for
             only √N states; ``"adjoint"`` or :class:`Adjoint`, the continuous adjoint; its steps end at
@@ -120,8 +121,8 @@ def _check_step(solver: Solver, dynamics: Any, end: Tensor) -> None:
 
 def _checked_time(time: float | Tensor, x0: Tensor, check: bool) -> Tensor:
     end = torch.as_tensor(time, dtype=torch.float64, device=x0.device)
-    if check and not bool((torch.isfinite(end) & (end > 0)).all()):
-        raise ArgumentError(f"the time T must be positive and finite, got {time}.")
+    if check and not bool((torch.isfinite(end) & (end >= 0)).all()):
+        raise ArgumentError(f"the time T must be finite and not negative, got {time}.")
     members = x0.shape[:-2]
     if any(a != b and 1 not in (a, b) for a, b in zip(end.shape[::-1], members[::-1], strict=False)):
         raise ShapeError(
@@ -145,9 +146,9 @@ def _checked_outputs(
     times, last = torch.broadcast_tensors(times, end)
     last = last[0]
     steps = torch.cat([times[:1], times.diff(dim=0), last - times[-1:]])
-    if check and not bool(((steps[:-1] > 0).all()) and (steps[-1] >= -1e-9 * last).all()):
+    if check and not bool(((steps[:-1] >= 0).all()) and (steps[-1] >= -1e-9 * last).all()):
         raise ArgumentError(
-            f"the output times must increase, in (0, T], with T = {last.flatten().tolist()}."
+            f"the output times must not decrease, and lie in [0, T], with T = {last.flatten().tolist()}."
         )
     return torch.minimum(times, last)
 
