@@ -54,7 +54,7 @@ class Usual(nn.Module):
         self.row, self.col = graph.row.long(), graph.col.long()
         self.encoder, self.decoder = (
             nn.Linear(problem.in_channels, hidden),
-            nn.Linear(hidden, problem.classes),
+            nn.Linear(hidden, problem.out_channels),
         )
         self.query, self.key = nn.Linear(hidden, wide), nn.Linear(hidden, wide)
         self.alpha, self.beta = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))

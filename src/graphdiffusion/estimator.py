@@ -123,14 +123,14 @@ class GRANDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 break
         state, val, test = population.final()
         own = population.saved(state, 0)
-        self.model_ = build_model(config, problem.in_channels, problem.classes, member.init)
+        self.model_ = build_model(config, problem.in_channels, problem.out_channels, member.init)
         self.model_.load_state_dict(own)
         self.model_.to(problem.y.device).eval()
         self.result_ = Result(
             0, member.split, member.init, val.item(), test.item() if bool(split.test.any()) else math.nan,
             int(population.best_epoch), int(population.epoch), population.stack.model.time_of(own), {},
         )  # fmt: skip
-        self.classes_ = np.arange(problem.classes)
+        self.classes_ = np.arange(problem.out_channels)
         self.n_features_in_ = problem.in_channels
         return self
 

@@ -32,21 +32,23 @@ def evaluate(
     plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
 ) -> None:
-    """Compute the accuracies of a run's models again, from its folder."""
+    """Compute the scores of a run's models again, from its folder."""
     from ..training import load_run
-    from ..training.summary import accuracies, describe
-    from .tables import print_table
+    from ..training.summary import scores
+    from .tables import described, print_table
 
     found = load_run(run, root or None)
     chosen = found.results
     if member != "all":
         number = _member(found, member, "all")
         chosen = [r for r in found.results if r.number == number]
-    scores = {r.number: found.evaluate(r.number) for r in chosen}
-    again = [replace(r, val=scores[r.number][0], test=scores[r.number][1]) for r in chosen]
+    reached = {r.number: found.evaluate(r.number) for r in chosen}
+    again = [replace(r, val=reached[r.number][0], test=reached[r.number][1]) for r in chosen]
+    shown, unit = (_percent, " %") if found.task.percent else (_number, "")
+    metric = found.task.metric
     print_table(
         str(run),
-        ("member", "split", "init", "best epoch", "T", "validation %", "test %"),
+        ("member", "split", "init", "best epoch", "T", f"validation {metric}{unit}", f"test {metric}{unit}"),
         [
             (
                 r.number,
@@ -54,15 +56,14 @@ def evaluate(
                 r.init,
                 r.best_epoch,
                 "" if r.time is None else f"{r.time:.3g}",
-                _percent(r.val),
-                _percent(r.test),
+                shown(r.val),
+                shown(r.test),
             )
             for r in again
         ],
     )
-    figures = accuracies(found.config, found.problem, again)
-    for name, key in (("validation", "val"), ("test", "test")):
-        print(f"{name} accuracy: {describe(figures[key])}", flush=True)
+    for name, text in reversed(described(scores(found.config, found.problem, again))):
+        print(f"{name}: {text}", flush=True)
 
 
 def predict(
@@ -116,8 +117,12 @@ def _cell(text: str) -> str:
     return f"'{text}" if formula and not re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", text) else text
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f}"
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _number(score: float | None) -> str:
+    return "" if score is None else f"{score:.4f}"
 
 
 def _member(run: Run, text: str, *others: str) -> int:

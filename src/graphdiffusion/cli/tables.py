@@ -44,6 +44,51 @@ def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Any]])
     console().print(table)
 
 
+def described(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Test and validation score, as far as there are nodes for them."""
+    parts = (("test", found["test"]), ("validation", found["val"]))
+    return [(f"{name} {score['metric']}", describe(score)) for name, score in parts if score is not None]
+
+
+_FIGURES = {
+    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "macro_f1": "macro F1",
+    "weighted_f1": "weighted F1", "micro_f1": "micro F1", "all_right": "all labels right", "roc_auc": "ROC-AUC",
+    "r2": "R²", "rmse": "root mean square error", "mae": "mean absolute error",
+    "calibration_error": "calibration error",
+}  # fmt: skip
+_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "micro_f1", "all_right")
+
+
+def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Figures of the mean answer of all models, and what it was made of."""
+    from ..training.summary import wilson
+
+    own = found["figures"]
+    rows = []
+    for key, name in _FIGURES.items():
+        if key in own:
+            text = f"{100 * own[key]:.2f}%" if key in _SHARES else f"{own[key]:.4g}"
+            if key == "accuracy":
+                low, high = wilson(own[key], own["nodes"])
+                text += f" (95% interval {100 * low:.1f} to {100 * high:.1f}, {own['nodes']:,} {_part(own)} nodes)"
+            if key == "calibration_error" and "uncalibrated_error" in own:
+                text += f" ({own['uncalibrated_error']:.4g} before calibration)"
+            rows.append((name, text))
+    split = found["split"]
+    made = f"{found['members']} models" + (", trained on all labels" if found["refit"] else "")
+    return [
+        *rows,
+        ("split", f"{split['kind']}: {split['train']:,} train, {split['val']:,} validate, {split['test']:,} test"),
+        ("ensemble", made),
+        ("time", f"{found['seconds']:.1f} s"),
+        ("device", found["device"]),
+    ]
+
+
+def _part(own: Mapping[str, Any]) -> str:
+    return "test" if own["part"] == "test" else "validation"
+
+
 def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path] = ()) -> None:
     """What ``summary.json`` says, and where the results are."""
     members = found["results"]
@@ -55,8 +100,7 @@ def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path
     print_facts(
         f"{found['model']} on {found['data']}",
         [
-            ("test accuracy", describe(found["test"])),
-            ("validation accuracy", describe(found["val"])),
+            *described(found),
             ("trainings", count),
             ("nodes", f"{found['nodes']:,}"),
             ("edges", edges),

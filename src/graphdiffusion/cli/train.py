@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import math
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
     from ..training import Config, Problem
+
+# options of data and splits: with these alone the model is chosen automatically
+SHARED = {"data", "lcc", "task", "split", "splits", "seed", "directed", "class_weights", "device"}
 
 _DATA = "Data set by name, or path of a folder or .npz file with your own graph."
 
@@ -40,6 +44,23 @@ def train(
         Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-MODEL-TIME")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Own graph: one model, without a race.")
+    ] = False,
+    refit: Annotated[
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="A last fit on all labels, for the epochs that validation found.",
+            show_default="own graph without a split: yes",
+        ),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(help="Own graph: seconds that may cut the plan.", show_default="none")
+    ] = math.inf,
+    baselines: Annotated[
+        bool, typer.Option(help="Own graph: compare with simple methods on the same labels.")
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
@@ -47,24 +68,65 @@ def train(
 ) -> None:
     """Train a model: every split with every initialisation, and say how well it does on the test nodes.
 
+    On a graph of one's own, and without options of a model, several configurations race, and the best ones
+    become an ensemble.
+
     Everything is kept in a folder: config.toml, fingerprint.json, metrics.jsonl, model.safetensors,
     summary.json, log.txt. A run that was stopped goes on with --resume --out FOLDER.
     """
+    from ..ensemble.folder import holds_choice
+
     flags = given(ctx)
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out FOLDER, the folder of the run to go on with.")
-        settled = Settled(_resumed(out, flags, config, ctx), True, None)
+        automatic = holds_choice(out)
+        settled = Settled(_base(out, flags) if automatic else _resumed(out, flags, config, ctx), None)
     else:
-        settled = settle(flags, config, preset)
-        out = out or _new_folder(settled.config)
+        settled = settle(flags | ({"splits": 1} if quick else {}), config, preset)
+        plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
+        automatic = refit is True or (plain and set(flags) <= SHARED)
+        out = out or _new_folder(settled.config, automatic and plain)
     try:
-        _train(settled, out, resume, quiet, root or None, plugin or [])
+        if automatic:
+            how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
+            own = None if resume or set(flags) <= SHARED else settled.config
+            _choose(settled.config, own, out, root or None, how)
+        else:
+            _train(settled, out, resume, quiet, root or None, plugin or [])
     except KeyboardInterrupt:
-        begun = (out / "config.toml").exists()
+        begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
         say(f"interrupted; go on with: grand train --resume --out {out}{more}" if begun else "interrupted.")
         raise typer.Exit(130) from None
+
+
+def _base(folder: Path, flags: dict[str, Any]) -> Config:
+    """The options of the automatic choice in a folder, which those given now must not contradict."""
+    from ..ensemble.folder import read_plan
+
+    stored = read_plan(folder)[0]
+    for name, value in _absolute(flags).items():
+        if stored.to_dict().get(name) != value:
+            raise ConfigError(
+                f"the run in {folder} was started without {flag(name)} {value}: leave the option out, or start "
+                "another run."
+            )
+    return stored
+
+
+def _choose(base: Config, own: Config | None, out: Path, root: str | None, how: dict[str, Any]) -> None:
+    """An automatic choice: of the portfolio, or of one configuration that is fitted again to all labels."""
+    from ..ensemble import Candidate
+    from ..ensemble.portfolio import KEPT
+    from ..training.problem import read_data
+    from .automatic import train_automatically
+
+    candidates = None
+    if own is not None:
+        options = {name: value for name, value in own.to_dict().items() if name not in KEPT}
+        candidates = [Candidate(own.row, options)]
+    train_automatically(base, read_data(base, root), out, candidates=candidates, **how)
 
 
 @dataclass(frozen=True)
@@ -72,8 +134,12 @@ class Settled:
     """The options of a command, and where they come from."""
 
     config: Config
-    split_chosen: bool
     preset: str | None
+
+    @property
+    def published(self) -> bool:
+        """Whether there are settings for this very data set."""
+        return self.preset is not None and not self.preset.startswith("own-")
 
     def tell(self) -> None:
         if self.preset is not None:
@@ -92,7 +158,7 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     data, split = (str(values.get(key, default(key))) for key in ("data", "split"))
     name = find_preset(data, _row(values), preset, split)
     below = {} if name is None else read_preset(name)
-    return Settled(Config.from_dict(values, below), "split" in values, name)
+    return Settled(Config.from_dict(values, below), name)
 
 
 def _row(values: dict[str, Any]) -> str:
@@ -145,9 +211,9 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _new_folder(config: Config) -> Path:
-    data = Path(config.data).stem.lower()
-    return Path("runs", f"{data}-{config.row}-{time.strftime('%Y%m%d-%H%M%S')}")
+def _new_folder(config: Config, automatic: bool) -> Path:
+    data, kind = Path(config.data).stem.lower(), "auto" if automatic else config.row
+    return Path("runs", f"{data}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def _train(
@@ -155,7 +221,6 @@ def _train(
 ) -> None:
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
-    from ..training.problem import has_fixed_split
     from ..training.runs import read_summary
     from .tables import error_console, print_summary
 
@@ -172,12 +237,10 @@ def _train(
         require_free(out)
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
-    if not settled.split_chosen and has_fixed_split(config, problem.data):
-        config = config.replace(split="given")
     problem = problem.to(device)
     _rehearse(config, problem)
     settled.tell()
-    members = protocol(config)
+    members = protocol(config, problem.data)
 
     console = error_console()
     watched: AbstractContextManager[Any] = nullcontext()
@@ -207,7 +270,7 @@ def _rehearse(config: Config, problem: Problem) -> None:
     from ..training.problem import member_splits
 
     require_room(problem, config)
-    for sentence in build_model(config, problem.in_channels, problem.classes, 0).warnings():
+    for sentence in build_model(config, problem.in_channels, problem.out_channels, 0).warnings():
         say(sentence)
-    for first in {member.split: member for member in protocol(config)}.values():
+    for first in {member.split: member for member in protocol(config, problem.data)}.values():
         member_splits(config, problem.data, [first])

@@ -92,7 +92,7 @@ def tune(
                 f"{settled.preset} may have been chosen on random splits, which show labels of this one's "
                 "test nodes: for figures to report, start from --preset paper or a --config of your own."
             )
-        board = _search(start, settled.split_chosen, plan, fixed, space, engine, sampler, out, root)
+        board = _search(start, plan, fixed, space, engine, sampler, out, root)
     except KeyboardInterrupt:
         say("interrupted; the same command goes on with the search.")
         raise typer.Exit(130) from None
@@ -101,7 +101,6 @@ def tune(
 
 def _search(
     config: Config,
-    split_chosen: bool,
     plan: Plan,
     fixed: set[str],
     file: Path | None,
@@ -112,7 +111,7 @@ def _search(
 ) -> Leaderboard:
     from ..experiments.search import search
     from ..experiments.space import has_space, read_space
-    from ..training.problem import has_fixed_split, read_data
+    from ..training.problem import read_data, split_kind
 
     if file is None and not has_space(config.row):
         raise ConfigError(
@@ -122,8 +121,7 @@ def _search(
     if not space:
         raise ConfigError("every option of the space is fixed on the command line: nothing to search.")
     graph = read_data(config, root or None)
-    if not split_chosen and has_fixed_split(config, graph):
-        config = config.replace(split="given")
+    config = config.replace(split=split_kind(config, graph))
     name = f"{Path(config.data).stem.lower()}-{config.row}-{config.split}"
     out = out or Path("results", "search", name)
     if engine == "ray":

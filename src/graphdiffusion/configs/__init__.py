@@ -1,6 +1,7 @@
 """Presets: the best settings known for a data set and a model, one TOML file each.
 
 ``cora-linear.toml`` is taken for ``grand train cora --variant linear``, and for the embedded Cora;
+``own-linear.toml`` for a graph without settings of its own;
 ``cora-linear-paper.toml`` if ``--preset paper`` asks for it. A preset holds options of model, solver and
 training; which data to take, how to split it and where to compute is not for a preset to say.
 """
@@ -32,7 +33,7 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
     """The preset to use.
 
     Args:
-        data: Name of a data set, or a path, which has no preset of its own.
+        data: Name of a data set, or a path; a graph without settings of its own takes ``own-<row>``.
         row: Name of the model, such as ``linear`` for the linear variant of GRAND.
         name: ``"auto"`` is the one for data and model, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.
@@ -42,9 +43,9 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
     if name == "none":
         return None
     known = presets()
-    own = f"{dataset_info(data).name.removesuffix('-embedded')}-{row}" if is_dataset(data) else None
+    own = f"{dataset_info(data).name.removesuffix('-embedded') if is_dataset(data) else 'own'}-{row}"
     if name == "auto":
-        return next((p for p in (f"{own}-{split}", own) if p in known), None)
+        return next((p for p in (f"{own}-{split}", own, f"own-{row}") if p in known), None)
     for candidate in (name, f"{own}-{name}"):
         if candidate in known:
             return candidate

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphdiffusion.data.structure import MASKS
+from graphdiffusion.data.targets import known
 from graphdiffusion.errors import DataError
 
 # Draws of a development set before giving up on one that holds enough nodes of every class. On the
@@ -133,13 +134,13 @@ def _rank_within_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     """A fixed split (n,) whose training and validation nodes are dealt out anew; the test nodes stay.
 
-    As many nodes of each class train as before. Whoever looks at one validation set again and again
+    As many nodes of each class train as before, or as many in all where targets are no classes. Whoever looks at one validation set again and again
     ends up with what happens to suit it; a search therefore deals anew for every seed.
 
     The draw is as exact as that of `random_split`: `numpy.random.PCG64(seed).random_raw(m)` gives the
     m nodes keys, and of each class those with the smallest keys train.
     """
-    classes = y.cpu().numpy()
+    classes = (y if y.dtype == torch.int64 else known(y).long() - 1).cpu().numpy()
     before = split.train.cpu().numpy() & (classes >= 0)
     pool = ((split.train | split.val).cpu().numpy() & (classes >= 0)).nonzero()[0]
     order = pool[np.argsort(np.random.PCG64(seed).random_raw(pool.size), kind="stable")]

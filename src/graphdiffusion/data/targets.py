@@ -34,13 +34,16 @@ def task_of(data: Data) -> str:
 
 def labelled(data: Data) -> Tensor:
     """(n,) bool: the nodes whose target is known."""
-    y = data.y
+    return known(data.y)
+
+
+def known(y: Tensor) -> Tensor:
+    """(n,) bool: the targets that are known."""
     if y.dtype == torch.bool:
         return torch.ones(y.size(0), dtype=torch.bool, device=y.device)
     if not y.is_floating_point():
         return y >= 0
-    known = ~y.isnan()
-    return known if y.dim() == 1 else known.all(dim=1)
+    return ~y.isnan() if y.dim() == 1 else ~y.isnan().any(dim=1)
 
 
 def only_zero_and_one(y: Tensor) -> bool:

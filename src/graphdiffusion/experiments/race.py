@@ -10,7 +10,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from statistics import fmean
@@ -18,11 +18,11 @@ from statistics import fmean
 import torch
 from torch_geometric.data import Data
 
-from ..data import Split, deal_again, given_split, stack_splits
+from ..data import Split, deal_again, stack_splits
 from ..training.config import Config
 from ..training.memory import chunk_size, free_memory, in_chunks, member_bytes, require_room
 from ..training.population import Population
-from ..training.problem import Member, Problem, load_problem, member_splits
+from ..training.problem import Member, Problem, Problems, member_splits, split_kind, splits_of
 from .lane import Lane, Standing
 from .space import Trial
 
@@ -62,17 +62,11 @@ class Workshop:
     """
 
     def __init__(self, data: Data, device: torch.device) -> None:
-        self.data, self.device = data, device
-        self._problems: dict[tuple[object, ...], Problem] = {}
+        self.device = device
+        self._problems = Problems(data, device)
 
     def problem(self, config: Config) -> Problem:
-        """The problem of a configuration; families differ in self-loops and rewiring."""
-        key: tuple[object, ...] = (config.self_loops, config.rewire)
-        if config.rewire != "none":
-            key += (config.rewire_alpha, config.rewire_t, config.rewire_k)
-        if key not in self._problems:
-            self._problems[key] = load_problem(config, self.data).to(self.device)
-        return self._problems[key]
+        return self._problems.of(config)
 
     def rehearse(self, config: Config, seed: int) -> None:
         """Meet, before anything is written, the errors that splits and model would raise later."""
@@ -108,11 +102,17 @@ class Workshop:
 
     def _lane(self, config: Config, members: list[Member]) -> Lane:
         problem = self.problem(config)
-        if config.split == "random":
-            split = member_splits(config, problem.data, members)
+        if split_kind(config, problem.data) in ("planetoid", "given"):
+            # of several splits that are given, each seed takes the next one
+            count = splits_of(config, problem.data)
+            given = [replace(m, split=config.seed + m.split % count) for m in members]
+            fixed = member_splits(config, problem.data, given)
+            split = stack_splits([
+                deal_again(Split(*parts), problem.data.y, m.split)
+                for m, *parts in zip(members, fixed.train, fixed.val, fixed.test, strict=True)
+            ])  # fmt: skip
         else:
-            fixed = given_split(problem.data)
-            split = stack_splits([deal_again(fixed, problem.data.y, m.split) for m in members])
+            split = member_splits(config, problem.data, members)
         blind = Split(split.train, split.val, torch.zeros_like(split.test))
         return Lane(config, Population(problem, config, members, blind))
 

@@ -135,7 +135,7 @@ class Book:
         }
         if plugins := space_plugins(config, space):
             about["plugins"] = plugins
-        if config.split != "random":
+        if config.split in ("planetoid", "given"):
             about["dealt"] = "anew"  # its training and validation nodes, for every seed
         del about["config"]["device"]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -182,7 +182,7 @@ def _measure(
         if cell.data not in graphs:
             graphs[cell.data] = read_data(config, root)
         problem = load_problem(config, graphs[cell.data]).to(pick_device(cell.config.device))
-        members = protocol(config)
+        members = protocol(config, problem.data)
         note(f"{cell.name}: {len(members)} trainings with the preset {cell.preset}.")
         with open_folder(folder, config, problem.data, resume) as kept:
             Trainer(problem, config, members, kept, watch(cell, len(members))).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
@@ -166,6 +167,19 @@ class Model(nn.Module):
     def at_fraction(self, state: Mapping[str, Tensor], fraction: Tensor) -> dict[str, Tensor]:
         """A state that gives at its own time what ``state`` gives at a fraction of it, ``(P,)``."""
         return dict(state)
+
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        """Multiplications of a forward pass, roughly, for plans that are counted in work.
+
+        Args:
+            nodes: Of the graph.
+            edges: Likewise.
+            entries: Numbers in the features.
+        """
+        wide = [p.shape for p in self.parameters() if p.dim() > 1]
+        first = wide[0][0] if wide else 1
+        later = sum(math.prod(shape) for shape in wide[1:])
+        return float(entries * first + nodes * later + edges * sum(shape[0] for shape in wide))
 
     def time_of(self, state: Mapping[str, Tensor]) -> float | None:
         """T in the state of one member, for models that have one."""

@@ -208,6 +208,14 @@ class GRAND(Model):
         time = state["diffusion.time"]
         return {**state, "diffusion.time": time * fraction.to(time.dtype)}
 
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        layer, hidden = self.diffusion, self.encoder.weight.shape[0]
+        steps = layer.solver.held(layer.initial_time)
+        # the gradient of a learnt matrix takes as much again as the product, and gathers both ends
+        each = 3 if any(p.requires_grad for p in layer.equation.parameters() if p.dim() > 1) else 1
+        weights = sum(p.numel() for p in self.parameters()) - self.encoder.weight.numel()
+        return float(entries * hidden + nodes * (weights + 8 * hidden) + each * steps * edges * layer.channels)
+
     def time_of(self, state: Mapping[str, Tensor]) -> float | None:
         return float(state["diffusion.time"])
 

@@ -31,7 +31,7 @@ def plot_run(folder: str | os.PathLike[str]) -> Path:
     figure, axes = new_figure(figsize=(12 if finished else 9, 3.1), ncols=4 if finished else 3)
     for axis, key, title, factor, colour in (
         (axes[0], "loss", "training loss", 1, ORANGE),
-        (axes[1], "val", "validation accuracy, %", 100, BLUE),
+        (axes[1], "val", *_validation(summary), BLUE),
         (axes[2], "evaluations", "evaluations of the right-hand side", 1, GREEN),
     ):
         _curves(axis, epochs, key, factor, colour)
@@ -42,6 +42,14 @@ def plot_run(folder: str | os.PathLike[str]) -> Path:
     if finished:
         _members(axes[3], summary)
     return save(figure, folder / "curves.png")
+
+
+def _validation(summary: dict[str, Any]) -> tuple[str, float]:
+    """Title and factor of the validation score; that of classes where the run is unfinished."""
+    score = summary.get("val")
+    if score is None or score["unit"]:
+        return f"validation {'accuracy' if score is None else score['metric']}, %", 100
+    return f"validation {score['metric']}", 1
 
 
 def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, colour: str) -> None:
@@ -65,18 +73,30 @@ def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, co
 
 
 def _members(axis: Any, summary: dict[str, Any]) -> None:
-    """Every member a dot, spread sideways where they are many; mean and 95% interval beside them."""
-    values = sorted(100 * r["test"] for r in summary["results"])
+    """Every member a dot, spread sideways where they are many; mean and 95% interval beside them.
+
+    Scores on test nodes, or where there are none on validation nodes.
+    """
+    part = "val" if summary["test"] is None else "test"
+    score = summary[part]
+    if score is None:
+        axis.set_axis_off()
+        return
+    factor, digits = (100, 1) if score["unit"] else (1, 3)
+    values = sorted(factor * r[part] for r in summary["results"] if r[part] is not None)
     width = min(0.25, 0.04 * len(values))
     places = [width * ((k * 0.618034) % 1 - 0.5) for k in range(len(values))]
     axis.scatter(places, values, color=BLUE, alpha=0.7, s=22, edgecolors="white", linewidths=0.5)
-    mean, (low, high) = summary["test"]["mean"], summary["test"]["ci95"]
+    mean = score["mean"]
+    low, high = score["ci95"] or (mean, mean)
     reach = [[mean - low], [high - mean]]
     axis.errorbar(0.35, mean, reach, color="black", marker="D", markersize=5, capsize=4)
-    text, offset = f"{mean:.1f}\n({low:.1f} to {high:.1f})", (7, 7)
+    text, offset = f"{mean:.{digits}f}\n({low:.{digits}f} to {high:.{digits}f})", (7, 7)
     axis.annotate(text, (0.35, mean), offset, textcoords="offset points", fontsize=9)
     axis.axhline(mean, color=GREY, linewidth=0.6, linestyle=":")
     axis.set_xlim(-0.3, 0.85)
     axis.set_xticks([])
-    axis.set_title(f"test accuracy, %, {len(values)} trainings", fontsize=10)
+    name = "validation" if part == "val" else "test"
+    shown = f"{name} {score['metric']}" + (", %" if score["unit"] else "")
+    axis.set_title(f"{shown}, {len(values)} trainings", fontsize=10)
     tidy(axis)

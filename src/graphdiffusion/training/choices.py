@@ -16,6 +16,8 @@ from ..registry import registries
 # of a run share one, and those of a search, which begin at MOST_SEEDS, are others.
 MOST_SEEDS, MOST_INITS = 1_000_000, 1_000
 
+RANDOM_SPLITS = 5  # where no number is given
+
 
 @dataclass
 class DataOptions:
@@ -24,28 +26,35 @@ class DataOptions:
     Args:
         data: Data set by name, or path of a folder or .npz file.
         lcc: Keep only the largest connected component of a named data set.
-        split: Random splits, Planetoid's fixed one, or the masks given with the data, which an own graph
-            that has them takes by default.
-        splits: Number of random splits.
+        task: What the labels of one's own graph are: auto decides by their form.
+        split: How labels are split. random: as in the paper; given, planetoid: by the masks of the data;
+            shares: 60, 20 and 20 percent of the labels, with validation in turns; folds: cross-validation
+            without a test part; all: every label trains. auto: the paper's for its data sets; the masks of
+            one's own graph, else shares, or folds if labels are few.
+        splits: Number of splits; 0: five random ones, each share or fold once, all that are given.
         inits: Initialisations for each split.
         seed: First seed of splits and initialisations.
         development: Nodes for training and validation; 0: the paper's.
         per_class: Training nodes of each class in a random split; 0: the paper's 20, fewer on a small
             graph.
         directed: Keep the directions of the edges of one's own graph.
+        scaling: How features are scaled. rows: to a sum of 1; columns: to mean 0 and deviation 1, sparse ones
+            by their root mean square alone.
         self_loops: Weight of the self-loop of every node; 0: no loops.
     """
 
     group: ClassVar[str] = "data"
     data: str = "cora-embedded"
     lcc: bool = True
-    split: Literal["random", "planetoid", "given"] = "random"
-    splits: Annotated[int, Bounds(1)] = 5
+    task: Literal["auto", "classification", "regression", "multilabel"] = "auto"
+    split: Literal["auto", "random", "planetoid", "given", "shares", "folds", "all"] = "auto"
+    splits: Annotated[int, Bounds(0)] = 0
     inits: Annotated[int, Bounds(1, MOST_INITS)] = 1
     seed: Annotated[int, Bounds(0, MOST_SEEDS - 1)] = 0
     development: Annotated[int, Bounds(0)] = 0
     per_class: Annotated[int, Bounds(0)] = 0
     directed: bool = False
+    scaling: Literal["none", "rows", "columns"] = "none"
     self_loops: Annotated[float, Bounds(0)] = SELF_LOOPS
 
 
@@ -89,6 +98,7 @@ class TrainingOptions:
         decay: Weight decay.
         epochs: Most epochs.
         patience: Stop after so many epochs without improvement; 0: never.
+        class_weights: Weights of the classes in the loss. balanced: all the same, whatever their size.
         label_rate: Share of training labels given as input features; 0: none.
         sweep: Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.
         sweep_points: Number of times in the sweep.
@@ -101,6 +111,7 @@ class TrainingOptions:
     decay: Annotated[float, Bounds(0)] = 0.005
     epochs: Annotated[int, Bounds(1)] = 100
     patience: Annotated[int, Bounds(0)] = 0
+    class_weights: Literal["none", "balanced"] = "none"
     label_rate: Annotated[float, Bounds(0, 0.999)] = 0.0
     sweep: Annotated[float, Bounds(0)] = 0.0
     sweep_points: Annotated[int, Bounds(2, 1000)] = 12

@@ -21,8 +21,9 @@ from .journal import Journal
 from .population import Population
 from .problem import Member, Problem
 from .storage import MEND, check_finite, check_tensors, read_tensors, write_json, write_tensors
+from .assess import assess
 from .summary import Result, summarise
-from .template import stacked_template
+from .template import TASK, stacked_template
 
 CHECKPOINT, CHUNKS = "checkpoint.safetensors", "chunks"
 
@@ -69,7 +70,9 @@ class RunFolder:
             own = [r.member for r in results]
             if not own or own != list(members[place : place + len(own)]):
                 raise DataError(f"{path} holds other members than those of this run: {_MEND_CHUNK}.")
-            wanted = stacked_template(config, problem.in_channels, problem.classes, own)
+            wanted = stacked_template(
+                config, problem.in_channels, type(problem.task), problem.out_channels, own
+            )
             check_tensors(path, states, wanted, _MEND_CHUNK)
             check_finite(path, states, _MEND_CHUNK)
             found.append(results)
@@ -153,14 +156,17 @@ class RunFolder:
         note = {
             "run": self.run,
             "in_channels": problem.in_channels,
-            "classes": problem.classes,
+            "task": problem.task.name,
+            "outputs": problem.out_channels,
             "class_names": problem.data.get("class_names"),
+            "target_names": problem.data.get("target_names"),
             "feature_names": problem.data.get("feature_names"),
             "members": [asdict(r) for r in results],
         }
-        write_tensors(self.path / "model.safetensors", "model", together, note)
+        note["temperature"], found = assess(problem, config, results, together)
+        write_tensors(self.path / "model.safetensors", "model", together | problem.scaling.tensors(), note)
         about = {"run": self.run, "metrics": self._settled}
-        summary = summarise(problem, config, results, self.seconds)
+        summary = summarise(problem, config, results, self.seconds) | {"figures": found}
         write_json(self.path / "summary.json", "summary", about | summary)
         clear_leftovers(self.path)
 
@@ -187,6 +193,7 @@ def _load(
     members = population.members
     tensors_of = population.stack.tensors
     own = {name: tensors_of[known][0] for name, known in population.stack.saved.items()}
+    own |= {f"{TASK}{name}": value[0] for name, value in population.statistics.items()}
     wanted: dict[str, Tensor] = {}
     for entry in note["done"]:
         result = Result.parse(entry)

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, ConfigError
 from ..nn import MODELS, Model
 from ..options import components, nearest, options_of
 from ..plugins import used_plugins
-from .choices import MOST_SEEDS, all_options, applicable, not_chosen
+from .choices import MOST_SEEDS, RANDOM_SPLITS, all_options, applicable, not_chosen
 
 # options of the training in which the members of a population may differ, whatever the model
 PER_MEMBER = ("rate", "decay", "label_rate")
@@ -46,7 +46,7 @@ class Config:
         self._check_together()
 
     def _check_together(self) -> None:
-        last = self.seed + (self.splits if self.split == "random" else 1)
+        last = self.seed + (self.splits or RANDOM_SPLITS)
         if last > MOST_SEEDS:
             raise ConfigError(
                 f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {self.splits}: larger "

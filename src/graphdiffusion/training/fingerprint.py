@@ -16,7 +16,7 @@ from ..errors import ConfigError, DataError
 from .config import Config
 from .storage import MEND, digest, read_json, tensor_digest, write_json
 
-FORMAT = 3  # of run folders; raise it when older ones can no longer be read
+FORMAT = 4  # of run folders; raise it when older ones can no longer be read
 
 # parts of the data, as messages name them, and the attributes that hold them
 _PARTS = {
@@ -27,6 +27,7 @@ _PARTS = {
     "feature names": ("feature_names",),
     "labels": ("y",),
     "class names": ("class_names",),
+    "target names": ("target_names",),
     "split masks": MASKS,
     "node ids": ("node_ids",),
 }

@@ -72,7 +72,7 @@ def require_room(problem: Problem, config: Config) -> None:
     """
     device = problem.y.device
     try:
-        model = model_template(config, problem.in_channels, problem.classes)
+        model = model_template(config, problem.in_channels, problem.out_channels)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -94,11 +94,11 @@ def require_room(problem: Problem, config: Config) -> None:
 
 def member_bytes(problem: Problem, config: Config) -> int:
     """Estimate of what one member holds during a training step, in bytes."""
-    model = model_template(config, problem.in_channels, problem.classes)
+    model = model_template(config, problem.in_channels, problem.out_channels)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
     sparse = isinstance(problem.x, SparseFeatures) and model.takes_sparse
     entries = problem.x.values.numel() if sparse else nodes * problem.in_channels  # type: ignore[union-attr,operator]
-    sweep = 4 * nodes * problem.classes * config.sweep_points if config.sweep else 0
+    sweep = 4 * nodes * problem.out_channels * config.sweep_points if config.sweep else 0
     return model.memory(nodes, edges, entries) + sweep
 
 

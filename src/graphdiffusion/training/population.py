@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ..data import Split
 from ..errors import ArgumentError, ConfigError, SolverError
@@ -22,9 +21,8 @@ from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
 from .problem import Member, Problem, member_configs, member_splits
-from .scores import accuracy, surprise
 from .stack import Stack
-from .template import build_model
+from .template import TASK, build_model
 
 log = logging.getLogger("graphdiffusion")
 
@@ -48,7 +46,7 @@ class Population:
         device = problem.y.device
         each = member_configs(config, members)
         models = [
-            build_model(c, problem.in_channels, problem.classes, m.init)
+            build_model(c, problem.in_channels, problem.out_channels, m.init)
             for c, m in zip(each, members, strict=True)
         ]
         self.stack = Stack(models, device, config.model_key)
@@ -66,6 +64,7 @@ class Population:
         )
         split = (split or member_splits(config, problem.data, members)).to(device)
         self.train, self.val, self.test = split.train, split.val, split.test
+        self.statistics = problem.task.statistics(self.train)
         self.seeds = derive(torch.tensor([m.init for m in members], device=device), 0)
         size = len(members)
         self.epoch = torch.zeros((), dtype=torch.int64, device=device)
@@ -93,8 +92,12 @@ class Population:
         self.train_nodes = order[:, : int(counts.max())]
         places = torch.arange(self.train_nodes.shape[1], device=order.device)
         dtype = next(iter(self.parameters.values())).dtype
-        self.train_weight = (places < counts[:, None]).to(dtype)
-        self.targets = self.problem.y[self.train_nodes].clamp_min(0)
+        weight = places < counts[:, None]
+        if self.config.class_weights == "balanced":
+            weight = weight * self.problem.task.weights(self.train_nodes, weight)
+        self.train_weight = weight.to(dtype)
+        # without validation nodes nothing tells which epoch is best: the last one counts
+        self.unvalidated = ~self.val.any(1)
         self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
         self.captured = None
 
@@ -107,7 +110,7 @@ class Population:
         output = self.stack.run(
             state, self.x, self.problem.graph, key, prepared=self.prepared, check=False, **more
         )
-        wanted = (self.problem.graph.num_nodes, self.problem.classes)
+        wanted = (self.problem.graph.num_nodes, self.problem.out_channels)
         if output.logits.shape[-2:] != wanted:
             raise ArgumentError(
                 f"the model {self.config.model} must give logits of shape (..., {wanted[0]}, {wanted[1]}), "
@@ -158,10 +161,11 @@ class Population:
         shown, weight = self._shown(key)
         output = self.run(key, self.stack.tensors, **self._label_inputs(shown))
         self.evaluations = output.evaluations
-        index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.classes)
+        index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.out_channels)
         logits = output.logits.gather(1, index)
-        each = cross_entropy(logits.flatten(0, 1), self.targets.flatten(), reduction="none")
-        loss = (each.view_as(weight) * weight).sum(1) / weight.sum(1).clamp_min(1)
+        each = self.problem.task.losses(logits, self.train_nodes, self.statistics)
+        total = weight.sum(1)
+        loss = (each * weight).sum(1) / torch.where(total > 0, total, 1.0)
         if output.penalty is not None:
             loss = loss + output.penalty
         # members share no parameter, so the gradient of the sum is the gradient of each
@@ -191,10 +195,13 @@ class Population:
         """The labels of some nodes, in the forms that the model uses."""
         found = {}
         if self.config.label_rate > 0:
-            found["labels"] = self.problem.one_hot(shown).to(self.train_weight.dtype)
+            found["labels"] = self._targets(shown)
         if self.stack.model.needs_observed:
-            found["observed"] = self.problem.one_hot(shown).to(self.train_weight.dtype)
+            found["observed"] = self._targets(shown)
         return found
+
+    def _targets(self, shown: Tensor) -> Tensor:
+        return self.problem.task.shown(shown, self.statistics).to(self.train_weight.dtype)
 
     @property
     def fractions(self) -> list[float] | None:
@@ -212,18 +219,19 @@ class Population:
         more: dict[str, Any] = self._label_inputs(self.train)
         output = self.run(key, state, **more, **({} if fractions is None else {"sweep": fractions}))
         logits = output.logits
-        right = accuracy(logits, self.problem.y, self.val)
+        task = self.problem.task
+        right = task.score(logits, self.val, self.statistics)
         # the loss only decides between equals
-        score = right - 1e-5 * surprise(logits, self.problem.y, self.val)
+        score = right - 1e-5 * task.surprise(logits, self.val, self.statistics)
         fraction = torch.ones_like(self.best_fraction)
         if fractions is not None:
             score, at = score.max(0)
             right = right.gather(0, at[None])[0]
-            fraction = self.sweep_times[at]
+            fraction = torch.where(self.unvalidated, 1.0, self.sweep_times[at])
         self.score.copy_(right)
-        improved = score > self.best_score
+        improved = (score > self.best_score) | self.unvalidated
         if self.config.patience:  # a member out of patience changes no more, whenever it is removed
-            improved &= self.epoch - self.best_epoch <= self.config.patience
+            improved &= (self.epoch - self.best_epoch <= self.config.patience) | self.unvalidated
         for name, value in state.items():
             shape = (-1, *[1] * (value.dim() - 1))
             torch.where(improved.view(shape), value, self.best[name], out=self.best[name])
@@ -255,18 +263,26 @@ class Population:
 
         A member that cannot be integrated gives no right answer.
         """
+        task, logits = self.problem.task, self.outputs(state)
+        val, test = (task.score(logits, mask, self.statistics) for mask in (self.val, self.test))
+        return val, test
+
+    @torch.no_grad()
+    def outputs(self, state: dict[str, Tensor]) -> Tensor:
+        """Outputs ``(P, n, outputs)`` of every member with the tensors ``state``; NaN where one fails."""
         self.stack.face.eval()
         output = self.run(self.seeds, state, **self._label_inputs(self.train))
         for error in output.failures:
             failed = torch.ones(len(self), dtype=torch.bool) if error.members is None else error.members
             names = self.numbers(failed)
             log.warning("members %s cannot be integrated and give no right answer: %s", names, error)
-        right = accuracy(output.logits, self.problem.y, self.val)
-        return right, accuracy(output.logits, self.problem.y, self.test)
+        return output.logits
 
     def saved(self, state: dict[str, Tensor], member: int) -> dict[str, Tensor]:
         """The state of one member as a model file keeps it."""
-        return {name: state[own][member].cpu() for name, own in self.stack.saved.items()}
+        found = {name: state[own][member] for name, own in self.stack.saved.items()}
+        found |= {f"{TASK}{name}": value[member] for name, value in self.statistics.items()}
+        return {name: value.cpu() for name, value in found.items()}
 
     def numbers(self, which: Tensor) -> list[int]:
         """The numbers of some members, ``which`` ``(P,)`` bool."""
@@ -285,6 +301,7 @@ class Population:
         self.stack.select(keep)
         self.best = {name: value[keep] for name, value in self.best.items()}
         self.optimiser.select(keep)
+        self.statistics = {name: value[keep] for name, value in self.statistics.items()}
         for name in _PER_MEMBER_TENSORS:
             setattr(self, name, getattr(self, name)[keep])
         if self.members:

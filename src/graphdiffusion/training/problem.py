@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 
 from ..data import (
-    MASKS,
     DatasetInfo,
     Split,
     check_data,
@@ -21,16 +19,22 @@ from ..data import (
     default_development,
     given_split,
     is_dataset,
+    number_of_splits,
     open_data,
     random_split,
     stack_splits,
 )
+from ..data.shares import FOLDS, has_few_labels, share_split, whole_split
+from ..data.targets import task_of
 from ..errors import ConfigError, DataError
 from ..graph import Graph
 from ..nn import Model, as_features
 from ..nn.modules import Features
+from ..nn.scaling import Scaling
 from ..rewiring import Rewire
+from .choices import RANDOM_SPLITS
 from .config import Config
+from .tasks import Task, make_task
 from .template import structure
 
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
@@ -51,10 +55,10 @@ class Problem:
     """Data made ready for training."""
 
     data: Data
-    x: Features
-    y: Tensor  # (n,), −1 where unlabelled
+    x: Features  # scaled
+    task: Task
     graph: Graph
-    classes: int
+    scaling: Scaling
     edges_before: int  # edges of the graph as given, before rewiring; self-loops apart
 
     _prepared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
@@ -63,9 +67,17 @@ class Problem:
     def in_channels(self) -> int:
         return self.x.shape[-1]
 
+    @property
+    def out_channels(self) -> int:
+        return self.task.outputs
+
+    @property
+    def y(self) -> Tensor:
+        return self.task.y
+
     def to(self, device: torch.device | str) -> Problem:
         return Problem(
-            self.data, self.x.to(device), self.y.to(device), self.graph.to(device), self.classes,
+            self.data, self.x.to(device), self.task.to(device), self.graph.to(device), self.scaling,
             self.edges_before,
         )  # fmt: skip
 
@@ -77,14 +89,10 @@ class Problem:
                 self._prepared[key] = model.prepare(self.graph)
         return self._prepared[key]
 
-    def one_hot(self, shown: Tensor) -> Tensor:
-        """Labels of the nodes in masks ``(..., n)``, zero for the others: int64 ``(..., n, classes)``."""
-        return one_hot(self.y.clamp_min(0), self.classes) * shown.unsqueeze(-1)
-
 
 def read_data(config: Config, root: str | PathLike[str] | None = None) -> Data:
     """The data of a configuration; ``root`` as in :func:`~graphdiffusion.data.load_data`."""
-    return open_data(config.data, root=root, lcc=config.lcc, directed=config.directed)
+    return open_data(config.data, root=root, lcc=config.lcc, directed=config.directed, task=config.task)
 
 
 def load_problem(
@@ -92,11 +100,34 @@ def load_problem(
 ) -> Problem:
     """Read the data of a configuration (or take the given ``data``), rewire, and build the graph."""
     data = check_data(read_data(config, root) if data is None else data)
-    if int((data.y >= 0).sum()) == 0:
-        raise DataError("the data has no labels: give some nodes a class to learn from.")
+    task = make_task(data)
     edges = int(data.edge_index.shape[1])
     graph = build_graph(config, data)
-    return Problem(data, as_features(data.x), data.y, graph, int(data.y.max()) + 1, edges)
+    x = as_features(data.x)
+    scaling = Scaling.fit(x, config.scaling)
+    return Problem(data, scaling(x), task, graph, scaling, edges)
+
+
+class Problems:
+    """The data made ready for several configurations, each form of it once.
+
+    Args:
+        data: The graph.
+        device: Where to compute.
+    """
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        self.data, self.device = data, device
+        self._known: dict[tuple[object, ...], Problem] = {}
+
+    def of(self, config: Config) -> Problem:
+        """The problem of a configuration; they differ in self-loops, scaling and rewiring."""
+        key: tuple[object, ...] = (config.self_loops, config.scaling, config.rewire)
+        if config.rewire != "none":
+            key += (config.rewire_alpha, config.rewire_t, config.rewire_k)
+        if key not in self._known:
+            self._known[key] = load_problem(config, self.data).to(self.device)
+        return self._known[key]
 
 
 def member_configs(config: Config, members: Sequence[Member]) -> list[Config]:
@@ -132,13 +163,34 @@ def build_graph(config: Config, data: Data) -> Graph:
     return Graph.from_data(data, self_loops=config.self_loops)
 
 
-def has_fixed_split(config: Config, data: Data) -> bool:
-    """Whether the masks that the data carries are the split to use unless another is asked for.
+def split_kind(config: Config, data: Data) -> str:
+    """How the labels are split: ``config.split``, with ``auto`` settled by the data.
 
-    So it is for a user's own graph, and for data sets that the paper does not split at random.
+    A data set of the paper is split as there, by its masks where it says so. A user's own graph is split by
+    the masks that it carries, else by shares of its labels; few labels are cross-validated.
     """
+    if config.split != "auto":
+        return config.split
     info = _published(config, data)
-    return all(data.get(key) is not None for key in MASKS) and (info is None or info.development == 0)
+    if info is not None and info.development > 0:
+        return "random"
+    if number_of_splits(data) > 0:
+        return "given"
+    return "folds" if has_few_labels(data.y) else "shares"
+
+
+def splits_of(config: Config, data: Data) -> int:
+    """Number of splits."""
+    kind = split_kind(config, data)
+    if kind in ("planetoid", "all"):
+        return 1
+    if kind == "given":
+        carried = number_of_splits(data)
+        if config.splits > carried > 0:
+            raise DataError(f"{config.splits} splits are wanted, and the data carries {carried}: take fewer.")
+        return config.splits or max(1, carried)
+    several = {"random": RANDOM_SPLITS, "shares": FOLDS[True], "folds": FOLDS[False]}
+    return config.splits or several[kind]
 
 
 def _published(config: Config, data: Data) -> DatasetInfo | None:
@@ -147,27 +199,57 @@ def _published(config: Config, data: Data) -> DatasetInfo | None:
     return info if info is not None and data.get("name") == info.name else None
 
 
-def protocol(config: Config) -> list[Member]:
+def protocol(config: Config, data: Data) -> list[Member]:
     """The members of a configuration: every split with every initialisation."""
-    splits = config.splits if config.split == "random" else 1
     return [
         Member(s * config.inits + i, config.seed + s, (config.seed + s) * 1000 + i)
-        for s in range(splits)
+        for s in range(splits_of(config, data))
         for i in range(config.inits)
     ]
 
 
 def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Split:
     """Masks ``(P, n)`` of the members."""
-    if config.split != "random":
-        fixed = given_split(data)
-        for part, mask in (("train", fixed.train), ("val", fixed.val), ("test", fixed.test)):
-            if not bool(mask.any()):
-                raise DataError(
-                    f"the split given with the data has no node in {part!r}: put some there, or take "
-                    "split random."
-                )
-        return stack_splits([fixed] * len(members))
+    kind = split_kind(config, data)
+    found: dict[int, Split] = {}
+    for member in members:
+        if member.split not in found:
+            found[member.split] = _split(config, data, kind, member.split)
+    return stack_splits([found[member.split] for member in members])
+
+
+def _split(config: Config, data: Data, kind: str, seed: int) -> Split:
+    """One split; of a series of splits that belong together, the one with the number seed − config.seed."""
+    if kind == "random":
+        return _random_split(config, data, seed)
+    if kind == "all":
+        return whole_split(data.y)
+    number = seed - config.seed
+    if kind in ("shares", "folds"):
+        return share_split(data.y, number, config.seed, test=kind == "shares")
+    return _with_validation(given_split(data, number if kind == "given" else 0), data, seed)
+
+
+def _with_validation(split: Split, data: Data, seed: int) -> Split:
+    """A given split; where it has no validation nodes, a fifth of its training nodes validates."""
+    if not bool(split.train.any()):
+        raise DataError(
+            "the split given with the data has no node in 'train': put some there, or take split shares."
+        )
+    if bool(split.val.any()):
+        return split
+    hidden = data.y.masked_fill(
+        ~split.train if data.y.dim() == 1 else ~split.train.unsqueeze(-1),
+        torch.nan if data.y.is_floating_point() else -1,
+    )
+    own = share_split(hidden, 0, seed, test=False)
+    return Split(own.train, own.val, split.test)
+
+
+def _random_split(config: Config, data: Data, seed: int) -> Split:
+    """A split as in the paper."""
+    if task_of(data) != "classification":
+        raise DataError(f"split random needs classes, and the task is {task_of(data)}: take split shares.")
     development, per_class = config.development, config.per_class
     info, labels = _published(config, data), data.y[data.y >= 0]
     if per_class == 0:
@@ -175,13 +257,7 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
     if development == 0:
         known = info is not None and info.development > 0
         development = info.development if info and known else default_development(labels.numel())
-    found: dict[int, Split] = {}
-    for member in members:
-        if member.split not in found:
-            found[member.split] = random_split(
-                data.y, member.split, development=development, per_class=per_class
-            )
-    return stack_splits([found[member.split] for member in members])
+    return random_split(data.y, seed, development=development, per_class=per_class)
 
 
 def default_per_class(labels: Tensor) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ from ..data import check_data
 from ..data.structure import select_columns
 from ..errors import ArgumentError, DataError
 from ..nn import Model, as_features
+from ..nn.scaling import Scaling
+from .answers import COLDEST, HOTTEST
 from .chunks import check_run, reading
 from .config import Config
 from .fingerprint import Fingerprint
@@ -32,7 +35,8 @@ from .problem import (
 )
 from .storage import check_finite, check_tensors, read_json, read_tensors
 from .summary import Result, check_summary
-from .template import build_model, stacked_template
+from .tasks import TASKS, Classification, Statistics, Task
+from .template import TASK, build_model, stacked_template
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,10 @@ class Run:
         results: What each member reached.
         states: Parameters and constants of all members, stacked.
         in_channels: Features a node.
-        class_names: One for each class.
+        task: What was learnt: its class.
+        names: Of the classes or targets, one for each output.
+        temperature: Outputs are divided by it before they become probabilities.
+        scaling: Of the features.
         feature_names: One for each feature, where the data of the training has them.
         summary: The content of ``summary.json``.
     """
@@ -59,7 +66,10 @@ class Run:
     results: list[Result]
     states: dict[str, Tensor]
     in_channels: int
-    class_names: list[str]
+    task: type[Task]
+    names: list[str]
+    temperature: float
+    scaling: Scaling
     feature_names: list[str] | None
     summary: dict[str, Any]
 
@@ -78,44 +88,64 @@ class Run:
 
     @property
     def best(self) -> int:
-        """The member with the highest validation accuracy, the first among equals."""
-        return max(self.results, key=lambda r: r.val).number
+        """The member with the highest validation score, the first among equals."""
+        return max(self.results, key=lambda r: -math.inf if r.val is None else r.val).number
 
     def model(self, member: int | None = None) -> Model:
         """The model of a member (by default the best) in evaluation mode."""
         result = self._result(member)
         config = self.config.replace(**result.options)
-        model = build_model(config, self.in_channels, len(self.class_names), result.init)
-        model.load_state_dict(self._state(result), strict=True)
+        model = build_model(config, self.in_channels, len(self.names), result.init)
+        own = {name: value for name, value in self._state(result).items() if not name.startswith(TASK)}
+        model.load_state_dict(own, strict=True)
         return model.to(self._device).eval()
 
-    def evaluate(self, member: int) -> tuple[float, float]:
-        """Validation and test accuracy of a member, computed anew, as the training computes them."""
+    def evaluate(self, member: int) -> tuple[float | None, float | None]:
+        """Validation and test score of a member, computed anew, as the training computes them."""
         result = self._result(member)
         population = Population(self.problem, self.config, [result.member])
         state, known = self._state(result), population.stack.saved
-        saved = {known[name]: value[None].to(self._device) for name, value in state.items()}
-        val, test = population.accuracies(population.stack.tensors | saved)
-        return val.item(), test.item()
+        saved = {known[n]: v[None].to(self._device) for n, v in state.items() if not n.startswith(TASK)}
+        found = population.accuracies(population.stack.tensors | saved)
+        val, test = (None if score.isnan() else score.item() for score in found)
+        return val, test
 
     @torch.no_grad()
     def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:
-        """Probabilities ``(n, classes)`` for every node of a graph.
+        """Probabilities ``(n, classes)`` of every node of a graph, or the numbers that are predicted.
 
         Args:
             data: Any graph with the features of the training, in any order if both name them; labels are
                 not looked at. By default the graph of the run, where a model that was trained with label
                 features sees those of its training nodes; elsewhere it sees none.
-            member: By default the best.
+            member: One member; by default the mean over all of them.
         """
-        result = self._result(member)
-        model = self.model(result.number)
         bare = unlabelled(self.data if data is None else data)
         if data is not None:
             bare.x = self._features(bare)
-        x, graph = as_features(bare.x).to(self._device), build_graph(self.config, bare).to(self._device)
-        more = self._labels(result, model, None if data is None else x.shape[-2])
-        return model(x, graph, **more).softmax(-1).cpu()
+        graph = build_graph(self.config, bare).to(self._device)
+        x = self.scaling(as_features(bare.x)).to(self._device)
+        chosen = self.results if member is None else [self._result(member)]
+        total = torch.zeros(x.shape[-2], len(self.names), dtype=torch.float64, device=self._device)
+        for result in chosen:
+            model, statistics = self.model(result.number), self._statistics(result)
+            output = model(x, graph, **self._labels(result, model, None if data is None else x.shape[-2]))
+            total += self._task.answers(output, statistics, self.temperature)
+        return (total / len(chosen)).float().cpu()
+
+    @property
+    def _task(self) -> Task:
+        """The task without targets: another graph has none."""
+        return self.task(torch.zeros(0, len(self.names)), self.names)
+
+    def _statistics(self, result: Result) -> Statistics:
+        """Statistics of the task that were stored with a member."""
+        own = self._state(result)
+        return {
+            name.removeprefix(TASK): value.to(self._device)
+            for name, value in own.items()
+            if name.startswith(TASK)
+        }
 
     def _features(self, data: Data) -> Tensor:
         """The features of a graph in the order of the training, by their names where both have them."""
@@ -142,9 +172,10 @@ class Run:
         """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
         if nodes is None:
             train = member_splits(self.config, self.problem.data, [result.member]).train[0]
-            shown = self.problem.one_hot(train.to(self._device)).float()
+            each = {name: value[None] for name, value in self._statistics(result).items()}
+            shown = self.problem.task.shown(train[None].to(self._device), each)[0].float()
         else:
-            shown = torch.zeros(nodes, len(self.class_names), device=self._device)
+            shown = torch.zeros(nodes, len(self.names), device=self._device)
         found = {"labels": shown} if self.config.label_rate > 0 and nodes is None else {}
         return found | ({"observed": shown} if model.needs_observed else {})
 
@@ -191,19 +222,28 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
             raise ValueError("its members are not those of summary.json")
         if len({result.number for result in results}) < len(results):
             raise ValueError("two of its members have the same number")
-        features, classes = (_count(note[name]) for name in ("in_channels", "classes"))
+        features, outputs = (_count(note[name]) for name in ("in_channels", "outputs"))
+        task, temperature = TASKS[note["task"]], float(note["temperature"])
+        if not COLDEST <= temperature <= HOTTEST:
+            raise ValueError(f"a temperature is {temperature}")
+        scaling = Scaling.from_tensors(config.scaling, states, features)
         try:  # without memory, whatever the counts are
-            wanted = stacked_template(config, features, classes, [r.member for r in results])
+            wanted = stacked_template(config, features, task, outputs, [r.member for r in results])
         except RuntimeError:
             raise ValueError("its tensors would be too large") from None
     check_tensors(path, states, wanted)
     check_finite(path, states)
     with reading(path, _mend(folder)):
-        class_names, feature_names = (_names(note, fingerprint, part) for part in ("class", "feature"))
-        named = [str(k) for k in range(classes)] if not class_names else class_names[:classes]
-        if len(named) < classes:
-            raise ValueError(f"{len(named)} names for {classes} classes")
-    return Run(folder, root, config, fingerprint, results, states, features, named, feature_names, summary)
+        parts = ("class", "target", "feature")
+        class_names, target_names, feature_names = (_names(note, fingerprint, part) for part in parts)
+        given = class_names if task is Classification else target_names
+        named = given[:outputs] if given else [str(k) for k in range(outputs)]
+        if len(named) < outputs:
+            raise ValueError(f"{len(named)} names for {outputs} outputs")
+    return Run(
+        folder, root, config, fingerprint, results, states, features, task, named, temperature, scaling,
+        feature_names, summary,
+    )  # fmt: skip
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

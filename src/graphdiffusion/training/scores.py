@@ -7,10 +7,13 @@ from torch import Tensor
 
 
 def accuracy(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    """Share of right answers among the masked nodes, ``(...)``; NaN is no right answer."""
+    """Share of right answers among the masked nodes, ``(...)``; NaN is no right answer.
+
+    NaN where no node is masked.
+    """
     answers = torch.where(logits.isnan().any(-1), -2, logits.argmax(-1))
     right = (answers == y) & mask
-    return right.sum(-1).double() / mask.sum(-1).clamp_min(1)
+    return right.sum(-1).double() / mask.sum(-1)
 
 
 def surprise(logits: Tensor, y: Tensor, mask: Tensor) -> Tensor:

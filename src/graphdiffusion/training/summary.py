@@ -17,19 +17,22 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from .config import Config
-from .problem import Member, Problem, member_splits
+from .problem import Member, Problem, member_splits, split_kind
+from .tasks import Classification, Task
 from .template import model_template
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one member reached. Accuracies in [0, 1]; ``test`` was read once, at the best validation."""
+    """What one member reached: the score of its task, at most 1; ``test`` was read once, at the best
+    validation.
+    """
 
     number: int
     split: int
     init: int
-    val: float
-    test: float
+    val: float | None  # None where there is no such node
+    test: float | None
     best_epoch: int
     epochs: int
     time: float | None  # T of the kept model, where it has one
@@ -38,10 +41,11 @@ class Result:
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Result:
         """From JSON; TypeError or ValueError where it is not a result."""
-        timeless = isinstance(entry, Mapping) and entry.get("time", 0) is None  # of a model that has no T
-        _check_kinds(entry, _RESULT | ({"time": type(None)} if timeless else {}), "a result")
+        # a model may have no T, a split no validation or test nodes
+        absent = [k for k in ("time", "val", "test") if isinstance(entry, Mapping) and entry.get(k, 0) is None]
+        _check_kinds(entry, _RESULT | dict.fromkeys(absent, type(None)), "a result")
         for name in ("val", "test"):
-            if not 0 <= entry[name] <= 1:
+            if entry[name] is not None and entry[name] > 1:
                 raise ValueError(f"{name} of a result is {entry[name]}")
         return cls(**entry)
 
@@ -50,34 +54,41 @@ class Result:
         return Member(self.number, self.split, self.init, self.options)
 
 
-def accuracies(config: Config, problem: Problem, results: Sequence[Result]) -> dict[str, dict[str, Any]]:
-    """Test and validation accuracy of some members in percent, each as :func:`spread` gives it."""
+def scores(config: Config, problem: Problem, results: Sequence[Result]) -> dict[str, dict[str, Any] | None]:
+    """Test and validation score of some members, each as :func:`spread` gives it, ``None`` without nodes."""
     masks = member_splits(config, problem.data, [results[0].member])
-    # whatever the seeds say, a split that is given with the data is one
-    splits = [r.split if config.split == "random" else 0 for r in results]
-    return {
-        "test": spread([r.test for r in results], splits, int(masks.test.sum()), "test nodes"),
-        "val": spread([r.val for r in results], splits, int(masks.val.sum()), "validation nodes"),
-    }
+    found: dict[str, dict[str, Any] | None] = {"test": None, "val": None}
+    for name, mask, part in (("test", masks.test, "test nodes"), ("val", masks.val, "validation nodes")):
+        own = [(value, r.split) for r in results if (value := getattr(r, name)) is not None]
+        if own:
+            values, splits = zip(*own, strict=True)
+            found[name] = spread(values, splits, int(mask.sum()), part, problem.task)
+    return found
 
 
-def spread(values: Sequence[float], splits: Sequence[int], nodes: int, part: str) -> dict[str, Any]:
-    """Mean, standard deviation and a 95% interval of accuracies in [0, 1], all in percent.
+def spread(
+    values: Sequence[float], splits: Sequence[int], nodes: int, part: str, task: type[Task] | Task = Classification
+) -> dict[str, Any]:
+    """Mean, standard deviation and a 95% interval of scores; shares are given in percent.
 
     Trainings on one split are not independent: they share its nodes. So the interval is that of the means
     of the splits (Student's t), which says how the mean varies with the split. For a single split, and for
-    splits that do not differ at all, it is the binomial error of its nodes (Wilson).
+    splits that do not differ at all, it is the binomial error of its nodes (Wilson) if the score is an
+    accuracy; for another score there is none.
 
     Args:
-        values: An accuracy for each training.
+        values: A score for each training.
         splits: The split of each training.
-        nodes: Number of nodes that one accuracy is over.
+        nodes: Number of nodes that one score is over.
         part: What these nodes are, such as ``"test nodes"``.
+        task: Says what the score is.
 
     Returns:
-        ``mean``, ``std`` over all trainings, ``ci95`` (low and high end), ``interval`` (``"splits"`` or
-        ``part``), and the numbers of ``trainings``, ``splits`` and ``nodes``.
+        ``metric``, ``unit`` (``"%"`` or empty), ``mean``, ``std`` over all trainings, ``ci95`` (low and high
+        end, or ``None``), ``interval`` (``"splits"`` or ``part``), and the numbers of ``trainings``,
+        ``splits`` and ``nodes``.
     """
+    factor, accuracy = (100.0 if task.percent else 1.0), task.metric == Classification.metric
     groups: dict[int, list[float]] = defaultdict(list)
     for split, value in zip(splits, values, strict=True):
         groups[split].append(value)
@@ -89,12 +100,15 @@ def spread(values: Sequence[float], splits: Sequence[int], nodes: int, part: str
         low, high = mean - half, mean + half
     else:
         kind = part
-        low, high = wilson(mean, nodes)
-    low, high = min(low, mean), max(high, mean)  # whatever rounding does to the ends at 0 and 1
+        low, high = wilson(mean, nodes) if accuracy else (mean, mean)
+    # whatever rounding does to the ends
+    low, high = max(min(low, mean), 0.0 if task.percent else -math.inf), min(max(high, mean), 1.0)
     return {
-        "mean": 100 * mean,
-        "std": 100 * (statistics.stdev(values) if len(values) > 1 else 0.0),
-        "ci95": [float(100 * max(low, 0.0)), float(100 * min(high, 1.0))],
+        "metric": task.metric,
+        "unit": "%" if task.percent else "",
+        "mean": factor * mean,
+        "std": factor * (statistics.stdev(values) if len(values) > 1 else 0.0),
+        "ci95": [float(factor * low), float(factor * high)] if accuracy or kind == "splits" else None,
         "interval": kind,
         "trainings": len(values),
         "splits": len(means),
@@ -104,13 +118,18 @@ def spread(values: Sequence[float], splits: Sequence[int], nodes: int, part: str
 
 def describe(score: Mapping[str, Any]) -> str:
     """``83.24 ± 1.10% (95% interval 82.14 to 84.34, over 5 splits)`` from what :func:`spread` gives."""
-    mean = f"{score['mean']:.2f}" + (f" ± {score['std']:.2f}" if score["trainings"] > 1 else "")
-    low, high = score["ci95"]
+    digits = 2 if score["unit"] else 4
+    mean = f"{score['mean']:.{digits}f}"
+    if score["trainings"] > 1:
+        mean += f" ± {score['std']:.{digits}f}"
+    if score["ci95"] is None:
+        return f"{mean}{score['unit']} ({score['nodes']} {score['interval']})"
+    low, high = (f"{end:.{digits}f}" for end in score["ci95"])
     if score["interval"] == "splits":
         source = f"over {score['splits']} splits"
     else:
         source = f"binomial error of {score['nodes']} {score['interval']}"
-    return f"{mean}% (95% interval {low:.2f} to {high:.2f}, {source})"
+    return f"{mean}{score['unit']} (95% interval {low} to {high}, {source})"
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
@@ -125,20 +144,23 @@ def summarise(
     problem: Problem, config: Config, results: Sequence[Result], seconds: float
 ) -> dict[str, Any]:
     """The content of ``summary.json``: accuracies in percent, sizes, time and versions."""
-    model = model_template(config, problem.in_channels, problem.classes)
+    model = model_template(config, problem.in_channels, problem.out_channels)
     loops = int((problem.graph.row == problem.graph.col).sum())
     return {
         "data": config.data,
         "model": config.title,
         "row": config.row,
         "members": len(results),
-        **accuracies(config, problem, results),
+        **scores(config, problem, results),
+        "task": problem.task.name,
+        "split": describe_split(config, problem, results),
         "nodes": problem.graph.num_nodes,
         "edges_given": problem.edges_before,
         "edges_used": problem.graph.num_edges - loops,
         "self_loops": loops,
         "features": problem.in_channels,
-        "classes": problem.classes,
+        "outputs": problem.out_channels,
+        "names": problem.task.names,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "seconds": seconds,
         "device": device_name(problem.y.device),
@@ -151,14 +173,34 @@ def summarise(
     }
 
 
+def describe_split(config: Config, problem: Problem, results: Sequence[Result]) -> dict[str, Any]:
+    """Kind of the splits, sizes of the parts in the first one, and of classes their nodes in each part."""
+    masks = member_splits(config, problem.data, [results[0].member])
+    parts = {"train": masks.train[0], "val": masks.val[0], "test": masks.test[0]}
+    found: dict[str, Any] = {
+        "kind": split_kind(config, problem.data),
+        "splits": len({r.split for r in results}),
+        "labelled": int(problem.task.labelled.sum()),
+        **{name: int(mask.sum()) for name, mask in parts.items()},
+    }
+    if problem.task.name == "classification":
+        y = problem.y.cpu()
+        counts = {n: torch.bincount(y[m], minlength=problem.out_channels).tolist() for n, m in parts.items()}
+        found["classes"] = {
+            name: {part: counts[part][k] for part in counts} for k, name in enumerate(problem.task.names)
+        }
+    return found
+
+
 # what readers of a summary rely on, and the kind of each entry
 _SUMMARY: dict[Any, type] = {
-    "data": str, "model": str, "row": str, "members": int, "test": dict, "val": dict, "nodes": int,
-    "edges_given": int, "edges_used": int, "self_loops": int, "features": int, "classes": int,
+    "data": str, "model": str, "row": str, "members": int, "nodes": int,
+    "edges_given": int, "edges_used": int, "self_loops": int, "features": int, "outputs": int,
+    "task": str, "split": dict, "names": list, "figures": dict,
     "parameters": int, "seconds": float, "device": str, "versions": dict, "results": list, "metrics": str,
 }  # fmt: skip
 _SCORE: dict[Any, type] = {
-    "mean": float, "std": float, "ci95": list, "interval": str, "trainings": int, "splits": int,
+    "metric": str, "unit": str, "mean": float, "std": float, "interval": str, "trainings": int, "splits": int,
     "nodes": int,
 }  # fmt: skip
 _RESULT: dict[Any, type] = {
@@ -176,9 +218,12 @@ def check_summary(found: Mapping[str, Any], options: Mapping[str, Any]) -> list[
     if found["data"] != options.get("data"):
         raise ValueError(f"its data is {found['data']!r}, where the run has {options.get('data')!r}")
     for name in ("test", "val"):
-        _check_kinds(found[name], _SCORE, f"the {name} accuracy")
-        ends = dict(enumerate(found[name]["ci95"]))
-        _check_kinds(ends, {0: float, 1: float}, f"the interval of the {name} accuracy")
+        if found[name] is None:
+            continue
+        _check_kinds(found[name], _SCORE, f"the {name} score")
+        if found[name]["ci95"] is not None:
+            ends = dict(enumerate(found[name]["ci95"]))
+            _check_kinds(ends, {0: float, 1: float}, f"the interval of the {name} score")
     return results
 
 

@@ -16,6 +16,9 @@ from ..options import arguments_of
 if TYPE_CHECKING:
     from .config import Config
     from .problem import Member
+    from .tasks import Task
+
+TASK = "task."  # before the names of a task's statistics in the saved state of a member
 
 
 # methods that an attribute of a model must not hide
@@ -61,11 +64,12 @@ def structure(config: Config) -> tuple[Any, ...]:
 
 
 def stacked_template(
-    config: Config, in_channels: int, classes: int, members: Sequence[Member]
+    config: Config, in_channels: int, task: type[Task], outputs: int, members: Sequence[Member]
 ) -> dict[str, Tensor]:
     """The stacked states of some members, without memory."""
-    model = model_template(config.replace(**members[0].options), in_channels, classes)
+    model = model_template(config.replace(**members[0].options), in_channels, outputs)
+    each = model.state_dict() | {f"{TASK}{name}": torch.empty(outputs) for name in task.stored}
     return {
         name: torch.empty((len(members), *value.shape), dtype=value.dtype, device="meta")
-        for name, value in model.state_dict().items()
+        for name, value in each.items()
     }

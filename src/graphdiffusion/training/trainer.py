@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -123,9 +124,10 @@ class Trainer:
         for k in ended.nonzero().flatten().tolist():
             member = population.members[k]
             own = population.saved(state, k)
+            reached_val, reached_test = (None if math.isnan(v[k]) else v[k] for v in values[:2])
             reached = population.stack.model.time_of(own)
             result = Result(
-                member.number, member.split, member.init, values[0][k], values[1][k], values[2][k],
+                member.number, member.split, member.init, reached_val, reached_test, values[2][k],
                 epochs, reached, member.options,
             )  # fmt: skip
             done[member.number] = (result, own)
@@ -143,7 +145,7 @@ class Trainer:
                     "epoch": epoch,
                     "members": len(population),
                     "loss": float(population.loss.mean()),
-                    "val": float(population.score.mean()),
+                    "val": float(population.score.nanmean()),
                     "evaluations": population.evaluations,
                 }
             )
@@ -159,11 +161,15 @@ class Trainer:
         self.results += results
         for r in results:
             log.info(
-                "member %d: split %d, init %d, validation %.4f, test %.4f, best epoch %d",
-                r.number, r.split, r.init, r.val, r.test, r.best_epoch,
+                "member %d: split %d, init %d, validation %s, test %s, best epoch %d",
+                r.number, r.split, r.init, _shown(r.val), _shown(r.test), r.best_epoch,
             )  # fmt: skip
         if self.watcher is not None:
             self.watcher.finished(results)
+
+
+def _shown(score: float | None) -> str:
+    return "none" if score is None else f"{score:.4f}"
 
 
 def _checkpoint_seconds() -> float:

@@ -45,6 +45,9 @@ class MLP(Model):
         self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise(widths))
         self.dropout = Dropout(dropout)
 
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        return super().work(nodes, 0, entries)  # the graph is not used
+
     def run(self, x: Features, graph: Graph, *, key: Tensor | None = None, **more: Any) -> Output:
         first = cast(Linear, self.layers[0]).weight
         state: Any = checked(x, first)

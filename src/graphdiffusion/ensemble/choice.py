@@ -1,0 +1,113 @@
+"""From a graph to a trained ensemble, and what is said about it."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+from torch_geometric.data import Data
+
+from ..training.config import Config
+from ..training.problem import load_problem, pick_device, split_kind, splits_of
+from ..training.summary import describe_split, device_name
+from .automatic import Automatic, Progress, rounds_of
+from .baselines import baselines
+from .folder import open_choice, write_summary
+from .plan import WORK, Plan, make_plan, speed
+from .portfolio import Candidate, portfolio
+
+
+def choose(
+    base: Config,
+    data: Data,
+    folder: Path,
+    *,
+    candidates: Sequence[Candidate] | None = None,
+    refit: bool | None = None,
+    compare: bool = True,
+    resume: bool = False,
+    budget: float = math.inf,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Race the portfolio on a graph, keep the best as an ensemble, and say what was found.
+
+    Args:
+        base: Options of data and splits.
+        data: The graph.
+        folder: Where to keep everything.
+        candidates: Configurations to try; by default the portfolio.
+        refit: Train the chosen configurations on all labels at last; by default unless the data carries
+            a split.
+        compare: Train simple methods for comparison.
+        resume: Go on with what the folder holds.
+        budget: Seconds that may cut the plan; by default it depends on the size of the graph alone.
+        progress: Called on the way.
+
+    Returns:
+        The content of ``summary.json``.
+    """
+    started = time.monotonic()
+    device = pick_device(base.device)
+    kind = split_kind(base, data)
+    refit = kind in ("shares", "folds") if refit is None else refit
+    base = base.replace(split=kind, splits=splits_of(base, data))
+
+    def make() -> Plan:
+        problem = load_problem(base, data).to(device)
+        tried = portfolio() if candidates is None else candidates
+        most = WORK if math.isinf(budget) else min(WORK, budget * speed(problem, tried[0].config(base)))
+        return make_plan(problem, base, tried, len(rounds_of(base, data)), refit, most)
+
+    with open_choice(folder, base, data, make, resume) as plan:
+        automatic = Automatic(plan, base, data, device, folder, progress)
+        standings, chosen, runs = automatic.run()
+        temperature, figures = automatic.assess(chosen)
+        problem = runs[0].problem
+        simple = baselines(automatic.problems, base, automatic.rounds[0]) if compare else {}
+        first = chosen[0]
+        summary = {
+            "data": base.data,
+            "task": problem.task.name,
+            "names": problem.task.names,
+            "metric": problem.task.metric,
+            "unit": "%" if problem.task.percent else "",
+            "runs": [run.folder.name for run in runs],
+            "members": sum(len(run.results) for run in runs),
+            "temperature": temperature,
+            "figures": figures,
+            "baselines": simple,
+            "chosen": [s.candidate.name for s in chosen],
+            "race": [
+                {
+                    "name": s.candidate.name,
+                    "options": dict(s.candidate.options),
+                    "val": None if s.failure else s.score,
+                    "rounds": len(s.results),
+                    "epochs": s.epochs if s.results else 0,
+                    "failure": s.failure,
+                }
+                for s in standings
+            ],
+            "split": describe_split(first.candidate.config(base), problem, first.results),
+            "refit": plan.refit,
+            "plan": {"work": plan.work, "size": asdict(plan.size)},
+            "nodes": problem.graph.num_nodes,
+            "edges": problem.edges_before,
+            "features": problem.in_channels,
+            "seconds": time.monotonic() - started,
+            "device": device_name(device),
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "torch_geometric": torch_geometric.__version__,
+            },
+        }
+        write_summary(folder, summary)
+    return summary

@@ -1,0 +1,116 @@
+"""Which trainings an automatic choice carries out: counted in work, so that it is the same on every machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..nn import SparseFeatures
+from ..training.config import Config
+from ..training.population import Population
+from ..training.problem import Member, Problem
+from ..training.template import model_template
+from .portfolio import Candidate
+
+WORK = 6e11  # multiplications of the default plan: some minutes on two cores
+TIMED = 3  # epochs that the speed of a machine is told from
+SPARE = 0.5  # share of the epochs that early stopping leaves, roughly
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is tried.
+
+    Attributes:
+        race: Candidates that train on the first split, on the second, and on all others.
+        chosen: Candidates in the ensemble.
+        fits: Trainings of each of them on all labels.
+    """
+
+    race: tuple[int, int, int]
+    chosen: int
+    fits: int
+
+
+# from the largest to the smallest
+SIZES = (
+    Size((12, 6, 3), 3, 4),
+    Size((8, 4, 2), 2, 3),
+    Size((5, 2, 2), 2, 2),
+    Size((3, 2, 1), 1, 2),
+    Size((2, 1, 1), 1, 1),
+    Size((1, 1, 1), 1, 1),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tried on a graph.
+
+    Attributes:
+        candidates: The configurations, the most promising first.
+        size: How much of them.
+        splits: Number of splits.
+        refit: Whether the chosen ones are trained on all labels at last.
+        work: Estimate of all trainings, in multiplications.
+    """
+
+    candidates: list[Candidate]
+    size: Size
+    splits: int
+    refit: bool
+    work: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Plan:
+        size = Size(tuple(found["size"]["race"]), int(found["size"]["chosen"]), int(found["size"]["fits"]))
+        candidates = [Candidate(str(c["name"]), dict(c["options"])) for c in found["candidates"]]
+        return cls(candidates, size, int(found["splits"]), bool(found["refit"]), float(found["work"]))
+
+
+def epoch_work(problem: Problem, config: Config) -> float:
+    """Multiplications of one epoch, training and validation, roughly."""
+    model = model_template(config, problem.in_channels, problem.out_channels)
+    nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
+    sparse = isinstance(problem.x, SparseFeatures) and model.takes_sparse
+    entries = problem.x.values.numel() if sparse else nodes * problem.in_channels  # type: ignore[union-attr,operator]
+    return 4.0 * model.work(nodes, edges, entries)  # two passes, and the backward pass costs two
+
+
+def fit_work(problem: Problem, config: Config) -> float:
+    """Multiplications of one training, roughly; with patience about half of the epochs are spared."""
+    share = SPARE if config.patience else 1.0
+    return share * config.epochs * epoch_work(problem, config)
+
+
+def speed(problem: Problem, config: Config) -> float:
+    """Multiplications a second on this machine, from a few epochs of a configuration."""
+    population = Population(problem, config, [Member(0, config.seed, config.seed)])
+    population.step()
+    started = time.perf_counter()
+    for _ in range(TIMED):
+        population.step()
+    float(population.loss.sum())  # until the device has done it
+    return TIMED * epoch_work(problem, config) / (time.perf_counter() - started)
+
+
+def make_plan(
+    problem: Problem, base: Config, candidates: Sequence[Candidate], splits: int, refit: bool, most: float = WORK
+) -> Plan:
+    """The largest plan whose work is at most ``most``; at least one training of the first candidate."""
+    for size in SIZES:
+        chosen = list(candidates[: size.race[0]])
+        each = [fit_work(problem, c.config(base)) for c in chosen]
+        # the dearest ones may win
+        dearest = sorted(each, reverse=True)
+        work = sum(each) + (sum(dearest[: size.race[1]]) if splits > 1 else 0.0)
+        work += sum(dearest[: size.race[2]]) * max(0, splits - 2)
+        work += sum(dearest[: size.chosen]) * size.fits * refit
+        if work <= most:
+            break
+    return Plan(chosen, size, splits, refit, work)

@@ -1,0 +1,36 @@
+"""The configurations that are tried on a graph of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from ..training.config import Config, parse_toml
+
+EPOCHS, PATIENCE = 300, 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration with a name."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def config(self, base: Config) -> Config:
+        """The candidate on the data of ``base``."""
+        below = {k: v for k, v in base.to_dict().items() if k in KEPT}
+        return Config.from_dict({**below, "epochs": EPOCHS, "patience": PATIENCE, **self.options})
+
+
+# options of the user's configuration that all candidates share
+KEPT = ("data", "lcc", "task", "split", "splits", "inits", "seed", "directed", "class_weights", "device")
+
+
+def portfolio() -> list[Candidate]:
+    """All candidates, the most promising first."""
+    content = files(__package__).joinpath("portfolio.toml").read_text(encoding="utf-8")
+    found = parse_toml(content, "portfolio.toml")
+    return [Candidate(name, options) for name, options in found.items()]

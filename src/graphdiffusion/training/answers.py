@@ -1,0 +1,125 @@
+"""The answers of trained members for every node: their mean, and its calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from .config import Config
+from .memory import chunk_size, in_chunks
+from .population import Population
+from .problem import Member, Problem
+from .tasks import Statistics, Task
+from .template import TASK
+
+# Temperatures lie between these. Beyond them validation has no error at all, or tells nothing.
+COLDEST, HOTTEST = 0.05, 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The outputs of one member, ``(n, outputs)``, and the nodes ``(n,)`` that it validated and tested on."""
+
+    output: Tensor
+    statistics: Statistics
+    val: Tensor
+    test: Tensor
+
+
+Visit = Callable[[Answer], None]
+Answers = Callable[[Visit], None]  # calls a function with one answer after the other
+
+
+def answers_of(
+    problem: Problem, config: Config, members: Sequence[Member], states: Mapping[str, Tensor]
+) -> Answers:
+    """The answers of the members of one configuration.
+
+    Args:
+        members: Which.
+        states: Their saved tensors, stacked in this order.
+    """
+    place = {member.number: k for k, member in enumerate(members)}
+    device = problem.y.device
+
+    def together(visit: Visit) -> None:
+        def chunk(chosen: list[Member]) -> None:
+            population = Population(problem, config, chosen)
+            own = torch.tensor([place[member.number] for member in chosen])
+            saved = population.stack.saved
+            state = {saved[k]: v[own].to(device) for k, v in states.items() if not k.startswith(TASK)}
+            output = population.outputs(population.stack.tensors | state).cpu()
+            masks = population.val.cpu(), population.test.cpu()
+            for k in range(len(chosen)):
+                statistics = {name: value[k].cpu() for name, value in population.statistics.items()}
+                visit(Answer(output[k], statistics, masks[0][k], masks[1][k]))
+
+        in_chunks(members, chunk_size(problem, config, len(members)), chunk)
+
+    return together
+
+
+def mean_answer(task: Task, answers: Answers, part: str, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Nodes of a part, ``"val"`` or ``"test"``, and the mean answer of the members that have them there.
+
+    So no answer counts for a node that its member has learnt from.
+    """
+    total = torch.zeros(len(task.y), task.outputs, dtype=torch.float64)
+    count = torch.zeros(len(task.y), dtype=torch.int64)
+
+    def visit(answer: Answer) -> None:
+        # a member that cannot be integrated gives no answer
+        nodes = (getattr(answer, part) & answer.output.isfinite().all(-1)).nonzero().flatten()
+        total[nodes] += task.answers(answer.output[nodes], answer.statistics, temperature).double()
+        count[nodes] += 1
+
+    answers(visit)
+    nodes = count.nonzero().flatten()
+    return nodes, total[nodes] / count[nodes].unsqueeze(-1)
+
+
+def fit_temperature(task: Task, answers: Answers) -> float:
+    """The temperature at which the mean answers on validation nodes have the least loss.
+
+    Outputs are divided by it before they become probabilities. 1 where there are no validation nodes, or no
+    probabilities.
+    """
+    if task.name == "regression":
+        return 1.0
+    found: list[tuple[Tensor, Tensor]] = []
+
+    def visit(answer: Answer) -> None:
+        nodes = (answer.val & answer.output.isfinite().all(-1)).nonzero().flatten()
+        found.append((nodes, answer.output[nodes].double()))
+
+    answers(visit)
+    nodes = torch.cat([own for own, _ in found])
+    if not len(nodes):
+        return 1.0
+    outputs = torch.cat([output for _, output in found])
+    known, place = nodes.unique(return_inverse=True)
+    count = torch.bincount(place).unsqueeze(-1)
+
+    def loss(log: float) -> float:
+        own = task.answers(outputs, {}, math.exp(log))
+        mean = torch.zeros(len(known), task.outputs, dtype=torch.float64).index_add_(0, place, own) / count
+        return float(task.log_loss(mean, known))
+
+    best = minimize_scalar(loss, bounds=(math.log(COLDEST), math.log(HOTTEST)), method="bounded")
+    return float(math.exp(best.x)) if best.fun < loss(0.0) else 1.0
+
+
+def joined(parts: Iterable[Answers]) -> Answers:
+    """The answers of several configurations, one after the other."""
+    listed = list(parts)
+
+    def together(visit: Visit) -> None:
+        for part in listed:
+            part(visit)
+
+    return together

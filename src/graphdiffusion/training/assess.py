@@ -1,0 +1,41 @@
+"""How good the mean answer of all members is: temperature and figures, for the summary of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .answers import Answers, answers_of, fit_temperature, mean_answer
+from .config import Config
+from .figures import figures
+from .problem import Problem
+from .summary import Result
+from .tasks import Task
+
+
+def assess(
+    problem: Problem, config: Config, results: Sequence[Result], states: Mapping[str, Tensor]
+) -> tuple[float, dict[str, Any]]:
+    """Temperature and figures of the members of one configuration."""
+    answers = answers_of(problem, config, [result.member for result in results], states)
+    temperature = fit_temperature(problem.task, answers)
+    return temperature, assessed(problem.task, answers, temperature)
+
+
+def assessed(task: Task, answers: Answers, temperature: float) -> dict[str, Any]:
+    """Figures of the mean answer: on test nodes, or where there are none on validation nodes.
+
+    The answer for a node is the mean over the members that have it in that part.
+    """
+    for part in ("test", "val"):
+        nodes, mean = mean_answer(task, answers, part, temperature)
+        if not len(nodes):
+            continue
+        found = figures(task, nodes, mean) | {"part": part, "temperature": temperature}
+        if task.name == "classification":
+            plain = figures(task, *mean_answer(task, answers, part))
+            found["uncalibrated_error"] = plain["calibration_error"]
+        return found
+    return {}

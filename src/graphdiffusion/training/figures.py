@@ -1,0 +1,113 @@
+"""Figures of predictions: what is asked of a classifier, a regression, several labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn import metrics
+from torch import Tensor
+
+from .tasks import Task, r_squared
+
+BINS = 15  # of confidence, in the calibration error
+
+
+def figures(task: Task, nodes: Tensor, answers: Tensor) -> dict[str, Any]:
+    """Figures of answers ``(m, outputs)`` for nodes ``(m,)``; empty where there are none."""
+    if not len(nodes):
+        return {}
+    wanted, found = task.y.cpu()[nodes], answers.cpu().double()
+    if task.name == "classification":
+        return {"nodes": len(nodes), **_classes(task.names, wanted.numpy(), found.numpy())}
+    if task.name == "regression":
+        return {"nodes": len(nodes), **_numbers(task.names, wanted.double(), found)}
+    return {"nodes": len(nodes), **_labels(task.names, wanted.numpy() > 0, found.numpy())}
+
+
+def _classes(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any]:
+    classes = np.arange(len(names))
+    chosen = found.argmax(1)
+    present = np.isin(classes, wanted)
+    precision, recall, f1, support = metrics.precision_recall_fscore_support(
+        wanted, chosen, labels=classes, zero_division=0
+    )
+    result: dict[str, Any] = {
+        "accuracy": float((wanted == chosen).mean()),
+        # over the classes that occur: what does not occur cannot be found
+        "balanced_accuracy": float(recall[present].mean()),
+        "macro_f1": float(f1[present].mean()),
+        "weighted_f1": float((f1 * support).sum() / support.sum()),
+        "log_loss": _log_loss(wanted, found),
+        "calibration_error": calibration_error(wanted, found),
+    }
+    if len(names) == 2 and present.all():
+        result["roc_auc"] = float(metrics.roc_auc_score(wanted, found[:, 1]))
+    columns = zip(names, precision, recall, f1, support, strict=True)
+    result["per_class"] = [
+        {"class": name, "precision": float(p), "recall": float(r), "f1": float(f), "nodes": int(s)}
+        for name, p, r, f, s in columns
+    ]
+    result["confusion"] = metrics.confusion_matrix(wanted, chosen, labels=classes).tolist()
+    return result
+
+
+def _log_loss(wanted: NDArray, found: NDArray) -> float:
+    own = found[np.arange(len(wanted)), wanted]
+    return float(-np.log(np.clip(own, np.finfo(np.float64).tiny, None)).mean())
+
+
+def calibration_error(wanted: NDArray, found: NDArray) -> float:
+    """Expected calibration error: mean distance of confidence and accuracy over bins of confidence.
+
+    Guo et al., On Calibration of Modern Neural Networks, ICML 2017.
+    """
+    confidence = found.max(1)
+    right = found.argmax(1) == wanted
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(place, weights=right - confidence, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(wanted))
+
+
+def _numbers(names: list[str], wanted: Tensor, found: Tensor) -> dict[str, Any]:
+    wanted = wanted.view(len(wanted), -1)
+    error = found - wanted
+    every = torch.ones(len(wanted), dtype=torch.bool)
+    each = [
+        {
+            "target": name,
+            "r2": float(r_squared(found[:, k : k + 1], wanted[:, k : k + 1], every)),
+            "rmse": float(error[:, k].square().mean().sqrt()),
+            "mae": float(error[:, k].abs().mean()),
+        }
+        for k, name in enumerate(names)
+    ]
+    return {
+        "r2": float(r_squared(found, wanted, every)),
+        "rmse": float(error.square().mean().sqrt()),
+        "mae": float(error.abs().mean()),
+        "per_target": each,
+    }
+
+
+def _labels(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any]:
+    chosen = found > 0.5
+    precision, recall, f1, support = metrics.precision_recall_fscore_support(
+        wanted, chosen, average=None, zero_division=0
+    )
+    varied = wanted.any(0) & ~wanted.all(0)
+    columns = zip(names, precision, recall, f1, support, strict=True)
+    result: dict[str, Any] = {
+        "micro_f1": float(metrics.f1_score(wanted, chosen, average="micro", zero_division=0)),
+        "macro_f1": float(f1.mean()),
+        "all_right": float((wanted == chosen).all(1).mean()),
+    }
+    if varied.any():
+        result["roc_auc"] = float(metrics.roc_auc_score(wanted[:, varied], found[:, varied], average="macro"))
+    result["per_label"] = [
+        {"label": name, "precision": float(p), "recall": float(r), "f1": float(f), "nodes": int(s)}
+        for name, p, r, f, s in columns
+    ]
+    return result

@@ -1,0 +1,252 @@
+"""What a training learns: a class for each node, numbers, or several labels. Losses and scores of each.
+
+Outputs of a model are ``(..., n, outputs)``; masks and what is computed from them have a row for each member.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    nll_loss,
+    one_hot,
+)
+from torch_geometric.data import Data
+
+from ..data.targets import known, task_of
+from ..errors import DataError
+from .scores import accuracy, surprise
+
+Statistics = dict[str, Tensor]
+
+LOWEST = -1e6  # of R², which has no bound below; outputs that are not finite have it too
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+class Task:
+    """Base of the tasks.
+
+    Args:
+        y: Targets of all nodes.
+        names: One for each output.
+
+    Attributes:
+        metric: The score that chooses the best epoch, as it is shown.
+        percent: Whether it is shown in percent.
+        outputs: Channels of the model's output.
+        labelled: Nodes with a target, ``(n,)`` bool.
+        stored: Names of the statistics, each ``(P, outputs)``.
+    """
+
+    stored: ClassVar[tuple[str, ...]] = ()
+    name: ClassVar[str]
+    metric: ClassVar[str]
+    percent: ClassVar[bool] = True
+
+    def __init__(self, y: Tensor, names: list[str]) -> None:
+        self.y, self.names = y, names
+        self.labelled = known(y)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.names)
+
+    def to(self, device: torch.device | str) -> Task:
+        return type(self)(self.y.to(device), self.names)
+
+    def statistics(self, train: Tensor) -> Statistics:
+        """What is needed of the training nodes of each member, ``(P, n)``: stored with its model."""
+        return {}
+
+    def weights(self, nodes: Tensor, used: Tensor) -> Tensor:
+        """Weights of training nodes ``(P, m)`` that give every class the same weight in the loss.
+
+        Their mean over the nodes that are ``used``, ``(P, m)`` bool, is 1.
+        """
+        raise DataError(f"class weights need classes, and the task is {self.name}: leave them out.")
+
+    def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
+        """Loss of the outputs ``(P, m, outputs)`` at nodes ``(P, m)`` → ``(P, m)``."""
+        raise NotImplementedError
+
+    def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        """How good outputs ``(..., n, outputs)`` are on masked nodes: at most 1, NaN where there are none."""
+        raise NotImplementedError
+
+    def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        """Loss over the masked nodes squeezed into [0, 1]; infinite where an output is not finite."""
+        raise NotImplementedError
+
+    def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        """Targets of masked nodes ``(..., n)`` as features ``(..., n, outputs)``, zero for the others."""
+        raise NotImplementedError
+
+    def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
+        """Probabilities, or numbers in the units of the targets."""
+        raise NotImplementedError
+
+    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+        """Mean loss of probabilities ``(m, outputs)`` for nodes ``(m,)``."""
+        raise NotImplementedError
+
+
+class Classification(Task):
+    """One class for each node: cross-entropy, accuracy."""
+
+    name, metric = "classification", "accuracy"
+
+    def weights(self, nodes: Tensor, used: Tensor) -> Tensor:
+        classes = one_hot(self.y[nodes].clamp_min(0), self.outputs).double() * used.unsqueeze(-1)
+        counts = classes.sum(-2, keepdim=True)
+        present = (counts > 0).sum(-1)
+        return (classes / counts.clamp_min(1)).sum(-1) * used.sum(-1, keepdim=True) / present[..., 0, None]
+
+    def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
+        targets = self.y[nodes].clamp_min(0).flatten()
+        return cross_entropy(output.flatten(0, 1), targets, reduction="none").view(nodes.shape)
+
+    def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        return accuracy(output, self.y, mask)
+
+    def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        return surprise(output, self.y, mask)
+
+    def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        return one_hot(self.y.clamp_min(0), self.outputs) * mask.unsqueeze(-1)
+
+    def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
+        return (output / temperature).softmax(-1)
+
+    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+        return nll_loss(answers.clamp_min(_TINY).log(), self.y[nodes].to(answers.device))
+
+
+class Regression(Task):
+    """Numbers: the squared error of targets that are standardised on the training nodes; R².
+
+    R² is the mean over the targets of 1 − Σ(y − f)² / Σ(y − ȳ)², sums over the masked nodes. Where a target is
+    the same on all of them, 0 counts, or 1 if it is met exactly.
+    """
+
+    name, metric, percent = "regression", "R²", False
+    stored = ("shift", "scale")
+
+    def __init__(self, y: Tensor, names: list[str]) -> None:
+        super().__init__(y.view(-1, 1) if y.dim() == 1 else y, names)
+        self._values = self.y.nan_to_num(0.0)
+
+    def statistics(self, train: Tensor) -> Statistics:
+        count = train.sum(-1, keepdim=True).clamp_min(1)
+        values, weight = self._values.double(), train.double()
+        mean = weight @ values / count
+        spread = torch.stack([
+            (row @ (values - centre).square() / number).sqrt()
+            for row, centre, number in zip(weight, mean, count, strict=True)
+        ])  # fmt: skip
+        scale = torch.where(spread > 0, spread, 1.0)
+        return {"shift": mean.to(self.y.dtype), "scale": scale.to(self.y.dtype)}
+
+    def _standard(self, statistics: Statistics) -> Tensor:
+        """Targets in the units of each member ``(P, n, outputs)``."""
+        shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
+        return (self._values - shift) / scale
+
+    def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
+        shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
+        return (output - (self._values[nodes] - shift) / scale).square().mean(-1)
+
+    def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        return r_squared(output, self._standard(statistics), mask)
+
+    def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        error = (output - self._standard(statistics)).square().mean(-1).double()
+        return _squeezed(error, mask, output)
+
+    def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        return self._standard(statistics) * mask.unsqueeze(-1)
+
+    def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
+        shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
+        return output * scale + shift
+
+
+class Multilabel(Task):
+    """Any of several labels: binary cross-entropy of each; F1 over all decisions together (micro-F1)."""
+
+    name, metric = "multilabel", "micro-F1"
+
+    def __init__(self, y: Tensor, names: list[str]) -> None:
+        super().__init__(y.float(), names)
+        self._values = self.y.nan_to_num(0.0)
+
+    def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
+        return binary_cross_entropy_with_logits(output, self._values[nodes], reduction="none").mean(-1)
+
+    def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        chosen, wanted = (output > 0) & mask.unsqueeze(-1), (self._values > 0) & mask.unsqueeze(-1)
+        right = (chosen & wanted).sum((-2, -1)).double()
+        made = chosen.sum((-2, -1)) + wanted.sum((-2, -1))
+        # with neither labels nor choices every decision is right
+        found = torch.where(made > 0, 2 * right / made.clamp_min(1), 1.0)
+        return found.masked_fill(~mask.any(-1), torch.nan)
+
+    def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
+        target = self._values.expand_as(output)
+        loss = binary_cross_entropy_with_logits(output, target, reduction="none").mean(-1).double()
+        return _squeezed(loss, mask, output)
+
+    def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        return self._values * mask.unsqueeze(-1)
+
+    def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
+        return (output / temperature).sigmoid()
+
+    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+        return binary_cross_entropy(answers, self._values[nodes].to(answers))
+
+
+def _squeezed(loss: Tensor, mask: Tensor, output: Tensor) -> Tensor:
+    """Mean loss over the masked nodes squeezed into [0, 1]; infinite where an output is not finite."""
+    mean = torch.where(mask, loss, 0.0).sum(-1) / mask.sum(-1).clamp_min(1)
+    squeezed = (mean / (1 + mean)).nan_to_num(1.0)
+    return squeezed.masked_fill(~output.isfinite().flatten(-2).all(-1), torch.inf)
+
+
+def r_squared(found: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
+    """Coefficient of determination on masked nodes, mean over the targets; NaN where there are none.
+
+    It is at least ``LOWEST``.
+    """
+    weight = mask.unsqueeze(-1).double()
+    count = weight.sum(-2, keepdim=True).clamp_min(1)
+    values = wanted.double()
+    centre = (values * weight).sum(-2, keepdim=True) / count
+    total = ((values - centre).square() * weight).sum(-2)
+    error = torch.where(mask.unsqueeze(-1), (found.double() - values).square(), 0.0).sum(-2)
+    each = torch.where(total > 0, 1 - error / torch.where(total > 0, total, 1.0), (error == 0).double())
+    return each.mean(-1).nan_to_num(LOWEST).clamp_min(LOWEST).masked_fill(~mask.any(-1), torch.nan)
+
+
+TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, Regression, Multilabel)}
+
+
+def make_task(data: Data) -> Task:
+    """The task of a graph with checked labels."""
+    name, y = task_of(data), data.y
+    if name == "classification":
+        labels = y[y >= 0]
+        if labels.numel() == 0:
+            raise DataError("the data has no labels: give some nodes a class to learn from.")
+        named = data.get("class_names") or [str(k) for k in range(int(labels.max()) + 1)]
+        return Classification(y, [str(text) for text in named][: int(labels.max()) + 1])
+    if not bool(known(y).any()):
+        raise DataError("the data has no labels: give some nodes a target to learn from.")
+    width = 1 if y.dim() == 1 else y.shape[1]
+    named = data.get("target_names") or [str(k) for k in range(width)]
+    return TASKS[name](y, [str(text) for text in named])
