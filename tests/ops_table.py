@@ -43,6 +43,8 @@ def _on_edges(matrix: Tensor) -> Tensor:
 def _normalised(scores: Tensor, weight: Tensor, kind: str, over: str) -> Tensor:
     phi = scores.exp() if kind == "softmax" else (scores + (scores**2 + 4).sqrt()) / 2
     matrix = _dense(phi * weight)
+    if over == "symmetric":
+        return _on_edges(matrix / (matrix.sum(-1, keepdim=True) * matrix.sum(-2, keepdim=True)).sqrt())
     return _on_edges(matrix / matrix.sum(-1 if over == "rows" else -2, keepdim=True))
 
 
@@ -104,6 +106,17 @@ OPERATORS = {
         lambda s, w: _normalised(s, w, "squareplus", "columns"),
         ((E,), (E,)),
         positive=(1,),
+    ),
+    "symmetric": Row(
+        lambda s, w: ops.normalise(GRAPH, s, w, kind="squareplus", over="symmetric"),
+        lambda s, w: _normalised(s, w, "squareplus", "symmetric"),
+        ((E,), (E,)),
+        positive=(1,),
+    ),
+    "diffuse, symmetric": Row(
+        lambda q, k, x: ops.diffuse(GRAPH, q, k, x, over="symmetric"),
+        lambda q, k, x: _dense(_attention(q, k, q.new_ones(E), "softmax", "symmetric")) @ x - x,
+        (HEADS, HEADS, (N, 2)),
     ),
     "attention": Row(
         lambda q, k: ops.attention(GRAPH, q, k, activation="exp"),

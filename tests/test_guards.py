@@ -49,9 +49,9 @@ def test_every_error_has_one_base() -> None:
     assert len(raised) > 8 and all(issubclass(e, errors.GraphDiffusionError) for e in raised)
 
 
-@pytest.mark.parametrize("time", [0.0, -1.5, float("nan"), float("inf"), torch.tensor([1.0, -2.0])])
-def test_time_must_be_positive(flow: Flow, time: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"T must be positive.*(0\.0|-1\.5|nan|inf|-2)"):
+@pytest.mark.parametrize("time", [-1.5, float("nan"), float("inf"), torch.tensor([1.0, -2.0])])
+def test_time_must_not_be_negative(flow: Flow, time: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"T must be finite and not negative.*(-1\.5|nan|inf|-2)"):
         integrate(flow, flow.x0, time)
 
 
@@ -78,10 +78,10 @@ def test_input_shape_and_type(flow: Flow) -> None:
             integrate(flow, state, time, RK4(0.5))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("at", [[0.5, 0.4], [0.0, 0.5], [-0.1], [0.5, 1.5]])
-def test_output_times_increase(flow: Flow, at: list[float]) -> None:
+@pytest.mark.parametrize("at", [[0.5, 0.4], [-0.1], [0.5, 1.5]])
+def test_output_times_are_in_order(flow: Flow, at: list[float]) -> None:
     for solver in (Exponential(), RK4(0.5)):
-        with pytest.raises(ArgumentError, match=r"increase, in \(0, T\].*1\.0"):
+        with pytest.raises(ArgumentError, match=r"must not decrease, and lie in \[0, T\].*1\.0"):
             integrate(flow, flow.x0, 1.0, solver, at=at)
 
 

@@ -49,7 +49,7 @@ def test_options_of_the_named_classes() -> None:
         ({"heads": 2.5}, r"heads must be a whole number, got 2\.5"),
         ({"heads": 0}, "heads must be at least 1, got 0"),
         ({"normaliser": "softmix"}, "normaliser must be one of softmax, .*Did you mean 'softmax'"),
-        ({"over": "edges"}, "over must be one of rows, columns, got 'edges'"),
+        ({"over": "edges"}, "over must be one of rows, columns, symmetric, got 'edges'"),
         ({"alpha": 2.0}, r"alpha must be greater than 0 and at most 1, got 2\.0"),
         ({"theta_terms": 0}, "theta_terms must be at least 1, got 0"),
         ({"coefficients": "edge"}, "coefficients must be one of scalar, channel, got 'edge'"),

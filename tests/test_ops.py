@@ -16,7 +16,8 @@ from graphdiffusion.errors import ArgumentError, DtypeError, ShapeError
 from graphdiffusion.graph import Graph
 from graphdiffusion.ops.dense import affine
 
-KINDS, OVER = ("softmax", "squareplus"), ("rows", "columns")
+KINDS, SIDES = ("softmax", "squareplus"), ("rows", "columns")
+OVER = (*SIDES, "symmetric")
 
 
 def on_edges(graph: Graph, dense: Tensor) -> Tensor:
@@ -26,6 +27,8 @@ def on_edges(graph: Graph, dense: Tensor) -> Tensor:
 def dense_normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, over: str) -> Tensor:
     phi = scores.exp() if kind == "softmax" else (scores + (scores**2 + 4).sqrt()) / 2
     phi = graph.dense(phi if weight is None else phi * weight)
+    if over == "symmetric":
+        return on_edges(graph, phi / (phi.sum(-1, keepdim=True) * phi.sum(-2, keepdim=True)).sqrt())
     return on_edges(graph, phi / phi.sum(-1 if over == "rows" else -2, keepdim=True))
 
 
@@ -86,7 +89,7 @@ def test_weights_count_edges_and_zero_leaves_out(small: Graph) -> None:
 def test_extreme_scores_stay_finite(small: Graph, dtype: torch.dtype) -> None:
     scores = torch.linspace(-1e4, 1e4, small.num_edges, dtype=dtype)
     for kind in KINDS:
-        for over in OVER:
+        for over in SIDES:
             values = ops.normalise(small, scores, kind=kind, over=over)
             total = ops.group_sum(small, values, over)
             assert bool((values >= 0).all())
@@ -114,7 +117,7 @@ def verbs(graph: Graph) -> dict[str, tuple[Verb, tuple[tuple[int, ...], ...]]]:
         "propagate transposed": (lambda v, x: ops.propagate(graph, v, x, transpose=True), ((e,), (n, 2))),
         "score": (lambda q, k: ops.score(graph, q, k), ((n, 2), (n, 2))),
     }
-    for over in OVER:
+    for over in SIDES:
         table[f"sum {over}"] = (lambda v, o=over: ops.group_sum(graph, v, o), ((e,),))
         table[f"spread {over}"] = (lambda v, o=over: ops.spread(graph, v, o), ((n,),))
         for kind in KINDS:

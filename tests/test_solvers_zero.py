@@ -99,9 +99,3 @@ def test_a_learnt_time_must_start_where_it_has_a_gradient() -> None:
     x = normal(GRAPH.num_nodes, 4, dtype=torch.float32)
     layer(x, GRAPH).square().sum().backward()
     assert bool(layer.time.grad)
-
-
-@pytest.mark.parametrize("time", [-1.0, float("nan"), float("inf")])
-def test_other_times_are_refused(time: float) -> None:
-    with pytest.raises(ArgumentError, match="the time T must be finite and not negative"):
-        integrate(lambda t, x: -x, normal(3, 2), time)

@@ -68,6 +68,8 @@ CAPTURED = {
     "linear, sweep": {"sweep": 3.0, "sweep_points": 4},
     "linear, readout": {"readout": 3, "sweep": 3.0, "sweep_points": 4},
     "rk4": RK4,
+    "linear, symmetric": {"over": "symmetric"},
+    "rk4, symmetric": {**RK4, "over": "symmetric"},
     "rk4, readout": {**RK4, "readout": 2, "learn_time": True},
     "rk4, learnt T": {**RK4, "learn_time": True},
     "rk4, sweep": {**RK4, "sweep": 3.0, "sweep_points": 4},

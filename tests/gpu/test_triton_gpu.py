@@ -122,7 +122,7 @@ def _weight(graph: Graph) -> Tensor:
     return torch.where(kept, weight, 0.0).expand(MEMBERS, -1)
 
 
-@pytest.mark.parametrize("over", ["rows", "columns"])
+@pytest.mark.parametrize("over", ["rows", "columns", "symmetric"])
 @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
 @pytest.mark.parametrize("activation", ["identity", "leaky_relu", "exp"])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -22,7 +22,7 @@ class Diffusivity(nn.Module):
     or :class:`Bilinear` (:math:`\varphi(\langle q_i, k_j \rangle)`, which runs in one piece on a GPU).
 
     What holds for the diffusion :math:`\alpha(A - I)x` depends on the normaliser. For rows; for columns
-    read sums of absolute values in place of maxima:
+    read sums of absolute values in place of maxima; symmetric see below:
 
     - ``"softmax"``, ``"squareplus"``: A is stochastic. No value leaves the range of the initial ones
       (equation 3), and the explicit Euler scheme is stable for τα < 1 (theorem 1).
@@ -31,10 +31,15 @@ class Diffusivity(nn.Module):
     - ``"none"``: A as it is. The largest absolute value grows at most like
       :math:`e^{\alpha(\lVert A\rVert - 1)t}`, and no step size is stable where :math:`\lVert A\rVert > 1`.
 
+    Symmetric, each head divides by the roots of both sums, of rows and of columns (with ``"signed"`` of
+    absolute values). Then :math:`\lVert A\rVert_2 \le 1`: the Euclidean norm of a channel does not grow,
+    and theorem 1 holds in that norm; the range of values may be left.
+
     Args:
         normaliser: What makes a matrix of the scores: softmax, squareplus, signed (divide by the sum of
             absolute values) or none.
-        over: What sums to one: rows, as in the paper, or columns.
+        over: What sums to one: rows, as in the paper, or columns; symmetric: divide by the roots of both
+            sums, as GCN does.
         reweight: Multiply by the edge weights of the graph before normalising, so that an edge of weight 2
             counts like two.
     """

@@ -13,8 +13,10 @@ from .base import DIFFUSIVITIES, Diffusivity
 class ConstantLaplacian(Diffusivity):
     """No attention: the weight of each edge over the sum of its row or column.
 
+    Symmetric it is GCN's matrix :math:`D^{-1/2} A D^{-1/2}`.
+
     Args:
-        over: What sums to one: rows or columns.
+        over: What sums to one: rows or columns; symmetric: divide by the roots of both sums, as GCN does.
         reweight: Count the weights of the edges; otherwise every edge counts as 1.
     """
 

@@ -6,15 +6,16 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
-from ..ops import Over, group_sum, spread
+from ..ops import Over, group_sum, sides, spread
 from ..ops import normalise as stochastic
 
 
 def normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, over: Over) -> Tensor:
     """Mean matrix of the heads: scores ``(..., heads, E)``, weight ``(..., E)`` or None → ``(..., E)``.
 
-    ``"signed"`` divides by the sum of absolute values of each row or column (0 where all are 0); ``"none"``
-    leaves the scores as they are. For the others see :func:`graphdiffusion.ops.normalise`.
+    ``"signed"`` divides by the sum of absolute values of each row or column (0 where all are 0), or by the
+    roots of both; ``"none"`` leaves the scores as they are. For the others see
+    :func:`graphdiffusion.ops.normalise`.
     """
     weight = None if weight is None else weight.unsqueeze(-2)
     if kind in ("softmax", "squareplus"):
@@ -22,6 +23,9 @@ def normalise(graph: Graph, scores: Tensor, weight: Tensor | None, kind: str, ov
     if weight is not None:
         scores = scores * weight
     if kind == "signed":
-        total = spread(graph, group_sum(graph, scores.abs(), over), over)
-        scores = torch.where(total == 0, 0.0, scores / torch.where(total == 0, 1.0, total))
+        size = scores.abs()
+        for side in sides(over):
+            total = spread(graph, group_sum(graph, size, side), side)
+            safe = torch.where(total == 0, 1.0, total)
+            scores = torch.where(total == 0, 0.0, scores / (safe.sqrt() if over == "symmetric" else safe))
     return scores.mean(-2)

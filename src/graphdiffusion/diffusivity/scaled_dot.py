@@ -32,4 +32,4 @@ class ScaledDotProduct(QueryKey):
         # ⟨q_i, b⟩ is the same along a row, and softmax does not see what is the same along its group
         if self.normaliser != "softmax":
             return None
-        return "key" if self.over == "rows" else "query"
+        return {"rows": "key", "columns": "query", "symmetric": None}[self.over]

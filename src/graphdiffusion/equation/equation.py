@@ -22,8 +22,8 @@ class Stiff:
     r"""A right-hand side :math:`\alpha(A - I)x + f`, taken apart for a semi-implicit scheme.
 
     Attributes:
-        values: A, with rows or columns that sum to one, ``(..., E)``.
-        over: Which of the two.
+        values: A ``(..., E)``, not negative: rows or columns sum to one, or the 2-norm is at most 1.
+        over: Which of the three.
         coefficient: α, ``(..., 1, 1)`` or ``(..., 1, d)``.
         rest: f at the time and state of now, or ``None``.
     """

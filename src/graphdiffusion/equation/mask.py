@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
-from ..ops import Over
+from ..ops import Over, Side, sides
 
 
 @torch.no_grad()
@@ -28,7 +30,7 @@ def attention_mask(
     - ``threshold`` ρ: :math:`\mathcal E' = \{(i,j) : a_{ij} > \rho\}`;
     - ``keep``: the given fraction of the edges, those of the largest attention in the whole graph;
     - ``mass`` (hard attention): in each group, the fewest edges that together hold the given share of
-      its attention. The groups are rows or columns, as ``over`` says.
+      its attention. The groups are rows or columns, as ``over`` says, or both (symmetric).
 
     A node never loses its last edge: the largest entry of each row and of each column stays, on top of
     the rule, so that attention can be normalised over either. Ties go to the edge that comes first.
@@ -56,13 +58,13 @@ def attention_mask(
         mask = torch.zeros_like(field, dtype=torch.bool).scatter_(1, order, kept.expand_as(field))
     else:
         assert mass is not None
-        mask = _heaviest(graph, field, mass, over)
+        mask = torch.stack([_heaviest(graph, field, mass, side) for side in sides(over)]).any(0)
     for group in (graph.row, graph.col):
         mask |= _first_largest(graph, field, group.long())
     return mask.to(values.dtype).reshape(values.shape)
 
 
-def _heaviest(graph: Graph, field: Tensor, mass: float, over: Over) -> Tensor:
+def _heaviest(graph: Graph, field: Tensor, mass: float, over: Side) -> Tensor:
     """In each row or column the largest entries, until they hold the share ``mass``: ``(L, E)``."""
     group, pointer = (graph.row, graph.rowptr) if over == "rows" else (graph.col, graph.colptr)
     # Two stable sorts put the edges in order of group and, within it, of falling attention.
@@ -97,8 +99,8 @@ def _check(graph: Graph, values: Tensor, rules: dict[str, float | None], over: s
         )
     if values.dtype not in (torch.float32, torch.float64):
         raise DtypeError(f"values must be float32 or float64, got {values.dtype}.")
-    if over not in ("rows", "columns"):
-        raise ArgumentError(f"over must be rows or columns, got {over!r}.")
+    if over not in get_args(Over):
+        raise ArgumentError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}.")
     given = {name: value for name, value in rules.items() if value is not None}
     if len(given) != 1:
         raise ArgumentError(f"choose exactly one of threshold, keep and mass, got {given or 'none'}.")

@@ -22,12 +22,14 @@ from .verbs import (
     Activation,
     Normaliser,
     Over,
+    Side,
     attention,
     diffuse,
     group_sum,
     normalise,
     propagate,
     score,
+    sides,
     spread,
 )
 
@@ -35,6 +37,7 @@ __all__ = [
     "Activation",
     "Normaliser",
     "Over",
+    "Side",
     "attention",
     "combine",
     "diffuse",
@@ -42,6 +45,7 @@ __all__ = [
     "normalise",
     "propagate",
     "score",
+    "sides",
     "spread",
     "use_backend",
 ]

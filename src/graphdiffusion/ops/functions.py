@@ -231,7 +231,7 @@ class Normalise(Operator):
         if grad is not None and wants_weight:
             centred = centre(ctx.graph, grad, values, ctx.over)
             d_scores = times_slope(centred, scores, ctx.kind) if wants_scores else None
-            d_weight = centred / _divisor(weight)
+            d_weight = centred / divisor(weight)
         elif grad is not None and wants_scores:
             d_scores = run(NormaliseBackward, ctx.graph, grad, values, scores, ctx.kind, ctx.over)
         return None, d_scores, d_weight, None, None
@@ -255,12 +255,19 @@ def normalise_tangent(
     over: str,
 ) -> Tensor:
     """Tangent of the normaliser, whose result is ``values``, from the tangents of scores and weight."""
-    relative = add_up(
+    return centre(places, relative_change(scores, weight, d_scores, d_weight, kind), values, over)
+
+
+def relative_change(
+    scores: Tensor, weight: Tensor | None, d_scores: Tensor | None, d_weight: Tensor | None, kind: str
+) -> Tensor:
+    """The change of ``log w φ(s)`` along the tangents of scores and weight, one of which is given."""
+    found = add_up(
         None if d_scores is None else times_slope(d_scores, scores, kind),
-        None if d_weight is None else d_weight / _divisor(weight),
+        None if d_weight is None else d_weight / divisor(weight),
     )
-    assert relative is not None  # one of the inputs has a tangent
-    return centre(places, relative, values, over)
+    assert found is not None
+    return found
 
 
 def times_slope(field: Tensor, scores: Tensor, kind: str) -> Tensor:
@@ -268,7 +275,7 @@ def times_slope(field: Tensor, scores: Tensor, kind: str) -> Tensor:
     return field if kind == "softmax" else field * (scores.square() + 4).rsqrt()
 
 
-def _divisor(weight: Tensor | None) -> Tensor:
+def divisor(weight: Tensor | None) -> Tensor:
     """The weights, and 1 for the edges that are left out."""
     assert weight is not None
     return torch.where(weight == 0, 1.0, weight)

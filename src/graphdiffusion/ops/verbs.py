@@ -21,12 +21,19 @@ from .checks import (
 )
 from .functions import GroupSum, Normalise, Propagate, Score, Spread, broadcast, flat
 from .library import places, run
+from .symmetric import Symmetric
 from .torch.pointwise import activate
 
 Normaliser = Literal["softmax", "squareplus"]
-Over = Literal["rows", "columns"]
+Side = Literal["rows", "columns"]
+Over = Literal["rows", "columns", "symmetric"]
 Activation = Literal["identity", "leaky_relu", "exp"]
-_KINDS, _OVER, _ACTIVATIONS = get_args(Normaliser), get_args(Over), get_args(Activation)
+_KINDS, _SIDES, _OVER, _ACTIVATIONS = map(get_args, (Normaliser, Side, Over, Activation))
+
+
+def sides(over: Over) -> tuple[Side, ...]:
+    """The groups of which a normaliser takes sums: rows, columns or both."""
+    return ("rows", "columns") if over == "symmetric" else (over,)
 
 
 def propagate(graph: Graph, values: Tensor, x: Tensor, *, transpose: bool = False) -> Tensor:
@@ -76,6 +83,9 @@ def normalise(
 ) -> Tensor:
     r"""Stochastic matrix :math:`a_{ij} = w_{ij}\varphi(s_{ij}) / \sum w\,\varphi(s)`.
 
+    The symmetric one is :math:`w_{ij}\varphi(s_{ij}) / \sqrt{r_i c_j}` with the sums r of rows and c of
+    columns. Its 2-norm is at most 1, but neither rows nor columns sum to one.
+
     Args:
         scores: Edge field ``(..., E)``.
         weight: Non-negative edge field that broadcasts with the scores, or ``None`` for 1 everywhere.
@@ -83,7 +93,7 @@ def normalise(
             gradient is 0. At least one weight of each group must be positive.
         kind: φ is exp (``"softmax"``) or :math:`(s + \sqrt{s^2+4})/2` (``"squareplus"``).
         over: Sum over the edges of each row (the matrix is right-stochastic, as in the paper) or of
-            each column (left-stochastic: diffusion then keeps the total mass).
+            each column (left-stochastic: diffusion then keeps the total mass), or both (symmetric).
     """
     scores, weight = single(scores, weight)
     check_edge_field(graph, scores, "scores")
@@ -94,7 +104,9 @@ def normalise(
         check_edge_field(graph, weight, "weight")
         lead = broadcast(lead, weight.shape[:-1])
         weight = flat(weight.to(scores.dtype), lead, 1)
-    return run(Normalise, places(graph), flat(scores, lead, 1), weight, kind, over).reshape(*lead, -1)
+    given = (places(graph), flat(scores, lead, 1), weight, kind)
+    found = run(Symmetric, *given) if over == "symmetric" else run(Normalise, *given, over)
+    return found.reshape(*lead, -1)
 
 
 def attention(
@@ -107,7 +119,7 @@ def attention(
     kind: Normaliser = "softmax",
     over: Over = "rows",
 ) -> Tensor:
-    r"""Mean of the heads' stochastic matrices, :math:`A = \frac1h \sum_h A^h` → ``(..., E)``.
+    r"""Mean of the heads' normalised matrices, :math:`A = \frac1h \sum_h A^h` → ``(..., E)``.
 
     Forward mode costs one score of all heads for each of q and k that has a tangent, and with the Triton
     kernels one more, for the scores themselves, which they do not keep.
@@ -122,8 +134,8 @@ def attention(
     check_choice(activation, _ACTIVATIONS, "activation")
     check_choice(kind, _KINDS, "kind")
     check_choice(over, _OVER, "over")
-    # the kernels of the attention in one piece have no gradient of the edge weights
-    if has_triton(q) and not (weight is not None and _learnt(weight)):
+    # the kernels of the attention in one piece normalise one side, and have no gradient of the edge weights
+    if has_triton(q) and over != "symmetric" and not (weight is not None and _learnt(weight)):
         q, k, weight, lead = _flat_heads(q, k, weight)
         return run(Attend, places(graph), q, k, weight, activation, kind, over, _learnt(q, k))[0].reshape(
             *lead, -1
@@ -156,20 +168,20 @@ def diffuse(
     return propagate(graph, values, x) - x
 
 
-def group_sum(graph: Graph, values: Tensor, over: Over = "rows") -> Tensor:
+def group_sum(graph: Graph, values: Tensor, over: Side = "rows") -> Tensor:
     """Sum of an edge field ``(..., E)`` over the edges of each row or column → ``(..., n)``."""
     (values,) = single(values)
     check_edge_field(graph, values, "values")
-    check_choice(over, _OVER, "over")
+    check_choice(over, _SIDES, "over")
     lead = values.shape[:-1]
     return run(GroupSum, places(graph), flat(values, lead, 1), over).reshape(*lead, -1)
 
 
-def spread(graph: Graph, nodes: Tensor, over: Over = "rows") -> Tensor:
+def spread(graph: Graph, nodes: Tensor, over: Side = "rows") -> Tensor:
     """Each edge takes the value ``(..., n)`` of its row or column → ``(..., E)``."""
     (nodes,) = single(nodes)
     check_node_values(graph, nodes)
-    check_choice(over, _OVER, "over")
+    check_choice(over, _SIDES, "over")
     lead = nodes.shape[:-1]
     return run(Spread, places(graph), flat(nodes, lead, 1), over).reshape(*lead, -1)
 

@@ -1,4 +1,4 @@
-r"""Solve :math:`(I + c(D - A))\,y = b` for a stochastic A, differentiably.
+r"""Solve :math:`(I + c(D - A))\,y = b` for a normalised A, differentiably.
 
 D holds the row sums of A (the column sums where columns are normalised): the identity, but for rounding,
 which a large c would make visible. So constants, or mass, are kept exactly. The matrix is strictly
@@ -6,6 +6,10 @@ diagonally dominant (appendix E), and its inverse has norm 1 (in the maximum nor
 sums for columns): the error of y is at most the residual. The gradient follows from the implicit function
 theorem, with one solve of the transposed system. Everything is computed in float64: a state in float32
 cannot hold the differences between neighbours on which c acts.
+
+Where A is symmetric-normalised, D is the identity itself. The inverse has norm at most 1 in the 2-norm, and
+:math:`(1 + c)I - cA` is an M-matrix, because :math:`A \ge 0` and :math:`\lVert A\rVert_2 \le 1`: Jacobi's
+iteration converges here too. Rounding of A is not made up for, so c has a limit that follows its dtype.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from .solution import Stats
 
 FLOOR = 8 * torch.finfo(torch.float64).eps  # residual that rounding leaves, times ‖I + c(D − A)‖
 COARSEST = 1e-6  # a floor above this is refused
+MARGIN = 0.01  # so much may the rounding of A, times c, add to the norm of A where D is the identity
 
 
 def solve(
@@ -41,7 +46,10 @@ def solve(
     Members that are not solved are NaN, and noted in ``stats``.
     """
     wide = (values.double(), c.double(), b.double())
-    return _Solve.apply(graph, *wide, False, over, tolerance, max_iterations, stats).to(b.dtype)
+    largest = COARSEST / FLOOR
+    if over == "symmetric":
+        largest = min(largest, MARGIN / torch.finfo(values.dtype).eps)
+    return _Solve.apply(graph, *wide, False, over, largest, tolerance, max_iterations, stats).to(b.dtype)
 
 
 class _Solve(Function):
@@ -54,13 +62,14 @@ class _Solve(Function):
         b: Tensor,
         transpose: bool,
         over: Over,
+        largest: float,
         tolerance: float,
         max_iterations: int,
         stats: Stats,
     ) -> Tensor:
-        y = bicgstab(graph, values, c, b, transpose, over, tolerance, max_iterations, stats)
         ctx.graph, ctx.transpose, ctx.over = graph, transpose, over
-        ctx.how = (over, tolerance, max_iterations, stats)
+        ctx.how = (over, largest, tolerance, max_iterations, stats)
+        y = bicgstab(graph, values, c, b, transpose, *ctx.how)
         ctx.save_for_backward(values, c, y)
         return y
 
@@ -74,14 +83,16 @@ class _Solve(Function):
         if ctx.needs_input_grad[1]:
             scaled = c * u  # c may differ from channel to channel
             left, right = (y, scaled) if ctx.transpose else (scaled, y)
-            own = spread(graph, (scaled * y).sum(-1), ctx.over)
-            d_values = (score(graph, left, right) - own).sum_to_size(values.shape)
+            d_values = score(graph, left, right)
+            if ctx.over != "symmetric":  # D depends on A
+                d_values = d_values - spread(graph, (scaled * y).sum(-1), ctx.over)
+            d_values = d_values.sum_to_size(values.shape)
         if ctx.needs_input_grad[2]:
             change = (
                 propagate(graph, values, y, transpose=ctx.transpose) - _degree(graph, values, ctx.over) * y
             )
             d_c = (u * change).sum_to_size(c.shape)
-        return None, d_values, d_c, u, None, None, None, None, None
+        return None, d_values, d_c, u, None, None, None, None, None, None
 
 
 def bicgstab(
@@ -91,6 +102,7 @@ def bicgstab(
     b: Tensor,
     transpose: bool,
     over: Over,
+    largest: float,
     tolerance: float,
     max_iterations: int,
     stats: Stats,
@@ -113,7 +125,7 @@ def bicgstab(
         return r.norm(dim=-2, keepdim=True)
 
     floor = FLOOR * (1 + c.abs())
-    b = torch.where(_beyond_rounding(c, floor, b, stats), torch.nan, b)
+    b = torch.where(_too_large(c, largest, b, stats), torch.nan, b)
     goal = floor.clamp_min(tolerance) * size(b)
     y, r = b, b - apply(b)  # for small c the answer is near b, for large c a smooth part of it
     going = size(r) > goal
@@ -162,15 +174,14 @@ def bicgstab(
     return torch.where(failed, torch.nan, y)
 
 
-def _beyond_rounding(c: Tensor, floor: Tensor, b: Tensor, stats: Stats) -> Tensor:
-    """Members for which rounding leaves fewer than six digits, ``(..., 1, 1)``."""
-    hopeless = (floor > COARSEST).any(-1, keepdim=True)
+def _too_large(c: Tensor, largest: float, b: Tensor, stats: Stats) -> Tensor:
+    """Members for which rounding leaves too few digits, ``(..., 1, 1)``."""
+    hopeless = (c.abs() > largest).any(-1, keepdim=True)
     if bool(hopeless.any()) and bool((hopeless & ~torch.isnan(b)).any()):  # noted once, in the first step
         stats.fail(
             NotConverged(
                 f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit "
-                f"scheme: rounding would leave a residual of {float(floor.max()):.1g}. Take a smaller step "
-                "or α.",
+                f"scheme: beyond {largest:.1g} rounding leaves too few digits. Take a smaller step or α.",
                 hopeless[..., 0, 0],
             )
         )
@@ -178,7 +189,9 @@ def _beyond_rounding(c: Tensor, floor: Tensor, b: Tensor, stats: Stats) -> Tenso
 
 
 def _degree(graph: Graph, values: Tensor, over: Over) -> Tensor:
-    """Row or column sums, ``(..., n, 1)``."""
+    """D: row or column sums ``(..., n, 1)``, or ones."""
+    if over == "symmetric":
+        return values.new_ones(1, 1)
     return group_sum(graph, values, over).unsqueeze(-1)
 
 

@@ -96,7 +96,11 @@ class Convolution(nn.Module):
 
 
 def symmetric_weights(graph: Graph, like: Tensor) -> Tensor:
-    """Edge weights :math:`d_i^{-1/2} w_{ij} d_j^{-1/2}`, d the sums of rows; ``like`` gives the dtype."""
+    """Edge weights :math:`d_i^{-1/2} w_{ij} d_j^{-1/2}`, d the sums of rows; ``like`` gives the dtype.
+
+    On undirected graphs that is the symmetric normaliser. On directed ones PyG takes the sums of rows on
+    both sides, and so does this.
+    """
     given = graph.weight
     if given is None:
         weight = torch.ones(graph.num_edges, dtype=like.dtype, device=graph.row.device)
