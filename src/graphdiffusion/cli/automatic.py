@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .messages import say
+from .messages import command, say
+from .progress import Stages
 from .tables import described_figures, print_facts, print_table
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..ensemble import Candidate
     from ..training import Config
-    from ..training.population import Population
-    from ..training.summary import Result
 
 
 def train_automatically(
@@ -42,7 +40,7 @@ def train_automatically(
         return
     for sentence in about_data(base, data):
         say(sentence)
-    progress = None if quiet else Lines()
+    progress = None if quiet else Stages()
     summary = choose(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
@@ -50,12 +48,25 @@ def train_automatically(
     print_choice(out, summary)
 
 
+def evaluate_choice(folder: Path, root: str | None) -> None:
+    """Compute the figures of an automatic choice again, from its folder."""
+    from ..ensemble.automatic import assess_runs
+    from ..ensemble.folder import read_summary
+    from ..ensemble.result import crossed_runs
+
+    runs = crossed_runs(folder, root)
+    for run in runs[1:]:
+        run.__dict__["data"] = runs[0].data  # read once for all
+    temperature, figures = assess_runs(runs)
+    found = read_summary(folder) | {"temperature": temperature, "figures": figures}
+    print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
+
+
 def about_data(base: Config, data: Data) -> list[str]:
     """What is trained on: sizes, split, and classes that are too rare to be validated."""
     from ..data.shares import RARE, rare_classes
     from ..data.targets import known, task_of
-    from ..training.problem import member_splits, split_kind, splits_of
-    from ..training.problem import Member
+    from ..training.problem import Member, member_splits, split_kind, splits_of
 
     found = [*(data.get("notes") or [])]
     task, kind = task_of(data), split_kind(base, data)
@@ -63,8 +74,9 @@ def about_data(base: Config, data: Data) -> list[str]:
     what = {"classification": "classes", "regression": "targets", "multilabel": "labels a node"}[task]
     names = data.get("class_names" if task == "classification" else "target_names") or []
     found.append(
-        f"{data.get('name') or 'the graph'}: {data.x.shape[0]:,} nodes, {data.edge_index.shape[1] // 2:,} edges, "
-        f"{data.x.shape[1]:,} features; {labelled:,} nodes are labelled, {len(names) or '?'} {what}."
+        f"{data.get('name') or 'the graph'}: {data.x.shape[0]:,} nodes, "
+        f"{data.edge_index.shape[1] // 2:,} edges, {data.x.shape[1]:,} features; "
+        f"{labelled:,} nodes are labelled, {len(names) or '?'} {what}."
     )
     split = member_splits(base, data, [Member(0, base.seed, base.seed)])
     sizes = [int(mask.sum()) for mask in (split.train, split.val, split.test)]
@@ -75,41 +87,10 @@ def about_data(base: Config, data: Data) -> list[str]:
         for k, number in rare_classes(data.y).items():
             name = names[k] if k < len(names) else str(k)
             found.append(
-                f"class {name!r} has {number} of at least {RARE} labels: it trains in every split and is never "
-                "validated. If it is a typing error, correct it."
+                f"class {name!r} has {number} of at least {RARE} labels: it trains in every split and is "
+                "never validated. If it is a typing error, correct it."
             )
     return found
-
-
-class Lines:
-    """A line for every fit, with the time left; for terminals and files alike."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.name, self.shown = "", self.started
-
-    def fit(self, name: str, done: float, total: float) -> None:
-        self.name = name
-        share = min(done / total, 0.99) if total else 0.0
-        passed = time.monotonic() - self.started
-        left = f", about {_duration(passed * (1 - share) / share)} left" if share > 0.05 else ""
-        say(f"{100 * share:3.0f}% of the plan{left}; training {name}.")
-
-    def epoch(self, done: int, total: int, population: Population) -> None:
-        now = time.monotonic()
-        if now - self.shown > 20:
-            self.shown = now
-            say(
-                f"{self.name}: epoch {int(population.epoch)}, loss {float(population.loss.mean()):.3f}, "
-                f"validation {float(population.score.nanmean()):.4f}."
-            )
-
-    def finished(self, results: Sequence[Result]) -> None:
-        pass
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
@@ -123,13 +104,20 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
         "What was tried",
         ("configuration", f"validation {found['metric']}", "trainings", "chosen"),
         [
-            (r["name"], shown(r["val"]) or "failed", r["rounds"], "yes" if r["name"] in found["chosen"] else "")
+            (
+                r["name"],
+                shown(r["val"]) or "failed",
+                r["rounds"],
+                "yes" if r["name"] in found["chosen"] else "",
+            )
             for r in found["race"]
         ],
     )
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
     if found["baselines"]:
-        own = found["figures"].get({"accuracy": "accuracy", "R²": "r2", "micro-F1": "micro_f1"}[found["metric"]])
+        own = found["figures"].get(
+            {"accuracy": "accuracy", "R²": "r2", "micro-F1": "micro_f1"}[found["metric"]]
+        )
         rows = [(name, shown(score)) for name, score in found["baselines"].items()]
         part = "test" if found["figures"].get("part") == "test" else "validation"
         print_table(
@@ -138,4 +126,4 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
             [*rows, ("this ensemble", shown(own))],
         )
     print(f"Results: {folder}")
-    print(f"Next:    grand predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)
+    print(f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)

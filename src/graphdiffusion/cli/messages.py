@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import os
+import shlex
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 
 def say(message: str) -> None:
     """One line on standard error."""
     print("grand:", " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+def command() -> str:
+    """How this program is called here: by its name where that is found, else by its path."""
+    called = Path(sys.argv[0])
+    if called.name != "grand" or shutil.which("grand") is not None:
+        return "grand"
+    here = os.path.relpath(called)
+    return shlex.quote(here if not here.startswith("..") else str(called))
 
 
 def one_sentence(error: Any) -> str:

@@ -98,12 +98,12 @@ def _protocol(table: str) -> str:
 
 def _bar(bars: ExitStack, cell: Cell, members: int) -> Any:
     """A progress bar on a terminal, in place of the cell's before."""
-    from .progress import Bar
+    from .progress import Bar, Lines
     from .tables import error_console
 
     bars.close()
     console = error_console()
-    return bars.enter_context(Bar(members, console)) if console.is_terminal else None
+    return bars.enter_context(Bar(members, console)) if console.is_terminal else Lines(members)
 
 
 def _print(found: dict[str, Any]) -> None:

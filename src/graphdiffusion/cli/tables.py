@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..training.summary import describe
+from .messages import command
 
 
 def console() -> Console:
@@ -52,8 +53,8 @@ def described(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 _FIGURES = {
     "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "macro_f1": "macro F1",
-    "weighted_f1": "weighted F1", "micro_f1": "micro F1", "all_right": "all labels right", "roc_auc": "ROC-AUC",
-    "r2": "R²", "rmse": "root mean square error", "mae": "mean absolute error",
+    "weighted_f1": "weighted F1", "micro_f1": "micro F1", "all_right": "all labels right",
+    "roc_auc": "ROC-AUC", "r2": "R²", "rmse": "root mean square error", "mae": "mean absolute error",
     "calibration_error": "calibration error",
 }  # fmt: skip
 _SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "micro_f1", "all_right")
@@ -70,7 +71,8 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             text = f"{100 * own[key]:.2f}%" if key in _SHARES else f"{own[key]:.4g}"
             if key == "accuracy":
                 low, high = wilson(own[key], own["nodes"])
-                text += f" (95% interval {100 * low:.1f} to {100 * high:.1f}, {own['nodes']:,} {_part(own)} nodes)"
+                ends = f"{100 * low:.1f} to {100 * high:.1f}"
+                text += f" (95% interval {ends}, {own['nodes']:,} {_part(own)} nodes)"
             if key == "calibration_error" and "uncalibrated_error" in own:
                 text += f" ({own['uncalibrated_error']:.4g} before calibration)"
             rows.append((name, text))
@@ -78,11 +80,22 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     made = f"{found['members']} models" + (", trained on all labels" if found["refit"] else "")
     return [
         *rows,
-        ("split", f"{split['kind']}: {split['train']:,} train, {split['val']:,} validate, {split['test']:,} test"),
+        (
+            "split",
+            f"{split['kind']}: {split['train']:,} train, {split['val']:,} validate, {split['test']:,} test",
+        ),
         ("ensemble", made),
         ("time", f"{found['seconds']:.1f} s"),
         ("device", found["device"]),
     ]
+
+
+def _mean_figures(own: Mapping[str, Any], members: int) -> list[tuple[str, str]]:
+    """The main figures of the mean answer of several models."""
+    shown = [
+        f"{name} {100 * own[key]:.2f}%" for key, name in _FIGURES.items() if key in own and key in _SHARES
+    ]
+    return [(f"mean of {members} models", ", ".join(shown))] if shown else []
 
 
 def _part(own: Mapping[str, Any]) -> str:
@@ -101,6 +114,7 @@ def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path
         f"{found['model']} on {found['data']}",
         [
             *described(found),
+            *_mean_figures(found["figures"], len(members)),
             ("trainings", count),
             ("nodes", f"{found['nodes']:,}"),
             ("edges", edges),
@@ -111,4 +125,6 @@ def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path
     )
     print(f"Results: {folder}")
     more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins)
-    print(f"Next:    grand predict {shlex.quote(str(folder))} --out predictions.csv{more}", flush=True)
+    print(
+        f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv{more}", flush=True
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import logging
 import math
+import shlex
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
-from .messages import say
+from .messages import command, say
 from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def train(
         Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-MODEL-TIME")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Own graph: one model, without a race.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Own graph: one model, without a race.")] = False,
     refit: Annotated[
         bool | None,
         typer.Option(
@@ -97,7 +95,8 @@ def train(
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
-        say(f"interrupted; go on with: grand train --resume --out {out}{more}" if begun else "interrupted.")
+        again = f"interrupted; go on with: {command()} train --resume --out {shlex.quote(str(out))}{more}"
+        say(again if begun else "interrupted.")
         raise typer.Exit(130) from None
 
 
@@ -109,8 +108,8 @@ def _base(folder: Path, flags: dict[str, Any]) -> Config:
     for name, value in _absolute(flags).items():
         if stored.to_dict().get(name) != value:
             raise ConfigError(
-                f"the run in {folder} was started without {flag(name)} {value}: leave the option out, or start "
-                "another run."
+                f"the run in {folder} was started without {flag(name)} {value}: leave the option out, or "
+                "start another run."
             )
     return stored
 
@@ -219,9 +218,12 @@ def _new_folder(config: Config, automatic: bool) -> Path:
 def _train(
     settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None, plugins: list[Path]
 ) -> None:
+    from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
     from ..training.runs import read_summary
+    from .automatic import about_data
+    from .progress import watching
     from .tables import error_console, print_summary
 
     config = settled.config
@@ -238,16 +240,15 @@ def _train(
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     problem = problem.to(device)
+    if not is_dataset(config.data):
+        for sentence in about_data(config, problem.data):
+            say(sentence)
     _rehearse(config, problem)
     settled.tell()
     members = protocol(config, problem.data)
 
     console = error_console()
-    watched: AbstractContextManager[Any] = nullcontext()
-    if console.is_terminal and not quiet:
-        from .progress import Bar
-
-        watched = Bar(len(members), console)
+    watched = watching(len(members), console, quiet)
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
         Trainer(problem, config, members, folder, watcher).run()

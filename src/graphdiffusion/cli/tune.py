@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
-from .messages import say
+from .messages import command, say
 from .options import ROOT, Plugins, given, with_config
 from .train import settle
 
@@ -150,7 +150,7 @@ def _print(board: Leaderboard, plugins: list[Path]) -> None:
     print_facts(f"trial {board.entries[0].trial}", board.entries[0].options.items())
     print(f"Best:    {board.folder}/best.toml")
     print(
-        f"Next:    grand train {shlex.quote(board.best.data)} --config {board.folder}/best.toml"
+        f"Next:    {command()} train {shlex.quote(board.best.data)} --config {board.folder}/best.toml"
         + "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins),
         flush=True,
     )

@@ -54,7 +54,7 @@ def read_parquet(path: Path, text_columns: TextColumns) -> Table:
     except ImportError as error:
         raise DataError(
             f"{path.name}: Parquet files are read by pyarrow, which cannot be imported ({reason(error)}); "
-            "install it with: pip install 'graphdiffusion[parquet]', or save the table as .csv"
+            "install it with: pip install pyarrow, or save the table as .csv"
         ) from error
     try:
         return _Parquet(pa, pq, path).read(text_columns)

@@ -1,7 +1,7 @@
 """Splits for a user's own graph: stratified shares of the labels, with validation in turns.
 
-With a test part, a fifth of the labels is kept apart for the test; the rest is dealt into four folds, of which
-each validates once: shares of 60, 20 and 20 percent. Without one, five folds validate in turns.
+With a test part, a fifth of the labels is kept apart for the test; the rest is dealt into four folds, of
+which each validates once: shares of 60, 20 and 20 percent. Without one, five folds validate in turns.
 
 Classes with fewer than `RARE` labels train in every split: they cannot be spread over the parts.
 """
@@ -22,16 +22,16 @@ FEW = 300  # labels under which a test part would be too small to tell anything
 
 
 def has_few_labels(y: Tensor) -> bool:
-    """Whether cross-validation is the better use of the labels: a test part would be under `FEW` / 5 nodes."""
+    """Whether cross-validation is the better use of the labels: they are under `FEW`."""
     return int(known(y).sum()) < FEW
 
 
 def share_split(y: Tensor, number: int, seed: int, *, test: bool) -> Split:
     """One of a series of stratified splits.
 
-    Splits 0 to 3 (without a test part 0 to 4) have the same folds, each with another one for validation; the
-    next ones deal the folds anew. The test part is the same in all. Classes are stratified; a single number
-    as target is, too, by its size. The draw is exact on every platform, as that of `random_split`.
+    Splits 0 to 3 (without a test part 0 to 4) have the same folds, each with another one for validation;
+    the next ones deal the folds anew. The test part is the same in all. Classes are stratified; a single
+    number as target is, too, by its size. The draw is exact on every platform, as that of `random_split`.
 
     Args:
         y: (n,) int64 class numbers, -1 where unlabelled; or targets (n, k), NaN where unlabelled.
@@ -46,8 +46,8 @@ def share_split(y: Tensor, number: int, seed: int, *, test: bool) -> Split:
     folds = FOLDS[test]
     if common.size < (TEST_SHARE if test else folds):
         raise DataError(
-            f"{common.size} labelled nodes of classes with at least {RARE} labels are too few to train and to "
-            f"validate: label at least {TEST_SHARE if test else folds}."
+            f"{common.size} labelled nodes of classes with at least {RARE} labels are too few to train and "
+            f"to validate: label at least {TEST_SHARE if test else folds}."
         )
     masks = np.zeros((3, y.shape[0]), dtype=bool)
     masks[0, nodes] = True

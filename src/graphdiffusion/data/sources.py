@@ -52,7 +52,7 @@ def read_arxiv(raw: Path) -> Data:
     except ImportError as error:
         raise DataError(
             f"ogbn-arxiv is read by the package ogb, which cannot be imported ({reason(error)}); "
-            "install it with: pip install 'graphdiffusion[ogb]'"
+            "install it with: pip install ogb"
         ) from error
     _check_unpacked(sorted(raw.glob("*.csv.gz")))
     # ogb reports its progress on standard output, which belongs to our caller.

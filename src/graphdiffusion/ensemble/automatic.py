@@ -94,7 +94,7 @@ class Automatic:
         self.started = time.monotonic()
 
     def run(self) -> tuple[list[Standing], list[Standing], list[Run]]:
-        """The standings of all candidates, those that are chosen, and the runs that make up the ensemble."""
+        """The standings of all candidates, those that are chosen, and the runs of the ensemble."""
         standings = [Standing(candidate) for candidate in self.plan.candidates]
         before = 0
         for rung, (many, last) in enumerate(zip(self.plan.size.race, self._ends(), strict=True)):
@@ -172,16 +172,23 @@ class Automatic:
         return found
 
     def assess(self, chosen: Sequence[Standing]) -> tuple[float, dict[str, Any]]:
-        """Temperature and figures of the mean of the chosen candidates, from nodes that they did not learn."""
-        parts: list[Answers] = []
-        for standing in chosen:
-            for run in self._runs(standing):
-                members = [result.member for result in run.results]
-                parts.append(answers_of(run.problem, run.config, members, run.states))
-        task = self.problems.of(chosen[0].candidate.config(self.base)).task
-        answers = joined(parts)
-        temperature = fit_temperature(task, answers)
-        return temperature, assessed(task, answers, temperature)
+        """Temperature and figures of the mean of the chosen candidates."""
+        return assess_runs(self.crossed(chosen))
+
+    def crossed(self, chosen: Sequence[Standing]) -> list[Run]:
+        """The runs of the chosen candidates in the race."""
+        return [run for standing in chosen for run in self._runs(standing)]
+
+
+def assess_runs(runs: Sequence[Run]) -> tuple[float, dict[str, Any]]:
+    """Temperature and figures of the mean of all members, each for the nodes that it did not learn from."""
+    parts: list[Answers] = []
+    for run in runs:
+        members = [result.member for result in run.results]
+        parts.append(answers_of(run.problem, run.config, members, run.states))
+    task, answers = runs[0].problem.task, joined(parts)
+    temperature = fit_temperature(task, answers)
+    return temperature, assessed(task, answers, temperature)
 
 
 def rounds_of(config: Config, data: Data) -> list[Member]:

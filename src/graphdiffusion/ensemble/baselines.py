@@ -23,7 +23,7 @@ from ..training.tasks import Task
 
 
 def baselines(problems: Problems, base: Config, member: Member) -> dict[str, float]:
-    """Scores of simple methods on one split: on its test nodes, or where there are none on validation nodes.
+    """Scores of simple methods on one split: on its test nodes, or without these on validation nodes.
 
     The majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where
     there is a test part; an MLP and a GCN with their usual settings validate.

@@ -79,6 +79,7 @@ def choose(
             "metric": problem.task.metric,
             "unit": "%" if problem.task.percent else "",
             "runs": [run.folder.name for run in runs],
+            "crossed": [run.folder.name for run in automatic.crossed(chosen)],
             "members": sum(len(run.results) for run in runs),
             "temperature": temperature,
             "figures": figures,

@@ -79,8 +79,8 @@ def check_same(folder: Path, data: Data) -> None:
     before = read_plan(folder)[2]
     if parts := changed_parts(before, data):
         raise DataError(
-            f"the {parts} of {data.get('name') or 'the graph'} have changed since the run began: put the old "
-            "data back, or train again in another folder (grand predict takes the new data with --data)."
+            f"the {parts} of {data.get('name') or 'the graph'} have changed since the run began: put the "
+            "old data back, or train again in another folder (grand predict takes new data with --data)."
         )
 
 

@@ -1,4 +1,4 @@
-"""Which trainings an automatic choice carries out: counted in work, so that it is the same on every machine."""
+"""Which trainings an automatic choice carries out: counted in work, so the same on every machine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,12 @@ def speed(problem: Problem, config: Config) -> float:
 
 
 def make_plan(
-    problem: Problem, base: Config, candidates: Sequence[Candidate], splits: int, refit: bool, most: float = WORK
+    problem: Problem,
+    base: Config,
+    candidates: Sequence[Candidate],
+    splits: int,
+    refit: bool,
+    most: float = WORK,
 ) -> Plan:
     """The largest plan whose work is at most ``most``; at least one training of the first candidate."""
     for size in SIZES:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..errors import ArgumentError, DataError
-from ..training.runs import Run, load_run
 from ..training.chunks import reading
+from ..training.runs import Run, load_run
 from .folder import FITS, SUMMARY, holds_choice, read_summary
+
+_MEND = "put the original back, or train again in another folder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,22 @@ class Ensemble:
         """Of the classes or targets."""
         return self.runs[0].names
 
+    @cached_property
+    def data(self) -> Data:
+        """The graph of the training, read again; refused if it has changed since."""
+        return self.runs[0].data
+
+    @property
+    def best(self) -> int:
+        """The place in ``members`` of the one with the highest validation score; 0 where none has one."""
+        found = [r.val for run in self.runs for r in run.results]
+        scores = [-math.inf if score is None else score for score in found]
+        return scores.index(max(scores))
+
+    def moved(self, data: str) -> Ensemble:
+        """The same models for the graph at another place."""
+        return replace(self, runs=[replace(run, config=run.config.replace(data=data)) for run in self.runs])
+
     @property
     def members(self) -> list[tuple[Run, int]]:
         """Every model: its run, and its number there."""
@@ -51,12 +71,18 @@ class Ensemble:
                 raise ArgumentError(f"there are the members 0 to {len(self.members) - 1}, and no {member}.")
             run, number = self.members[member]
             return run.predict(data, number)
-        total, count = 0.0, 0
-        for run in self.runs:
-            total = total + len(run.results) * run.predict(data).double()
-            count += len(run.results)
-        assert isinstance(total, Tensor)
-        return (total / count).float()
+        if data is None:  # read once for all
+            for run in self.runs:
+                run.__dict__["data"] = self.data
+        parts = [len(run.results) * run.predict(data).double() for run in self.runs]
+        return (torch.stack(parts).sum(0) / len(self.members)).float()
+
+
+def crossed_runs(folder: Path, root: str | PathLike[str] | None = None) -> list[Run]:
+    """The runs of the race that the figures of an automatic choice come from."""
+    summary = read_summary(folder)
+    with reading(folder / SUMMARY, _MEND):
+        return [load_run(folder / FITS / str(name), root) for name in summary["crossed"]]
 
 
 def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None = None) -> Ensemble:
@@ -71,7 +97,7 @@ def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None 
         run = load_run(folder, root)
         return Ensemble([run], run.summary)
     summary = read_summary(folder)
-    with reading(folder / SUMMARY, "put the original back, or train again in another folder"):
+    with reading(folder / SUMMARY, _MEND):
         runs = [load_run(folder / FITS / str(name), root) for name in summary["runs"]]
         temperature = float(summary["temperature"])
     if not runs:

@@ -98,7 +98,7 @@ def search_on_cluster(
 def _install(package: str, error: ImportError) -> str:
     return (
         f"this search needs the package {package}, which cannot be imported ({error}): "
-        "install it with pip install 'graphdiffusion[tune]'."
+        "install it with pip install 'ray[tune]' optuna."
     )
 
 

@@ -214,7 +214,9 @@ class GRAND(Model):
         # the gradient of a learnt matrix takes as much again as the product, and gathers both ends
         each = 3 if any(p.requires_grad for p in layer.equation.parameters() if p.dim() > 1) else 1
         weights = sum(p.numel() for p in self.parameters()) - self.encoder.weight.numel()
-        return float(entries * hidden + nodes * (weights + 8 * hidden) + each * steps * edges * layer.channels)
+        return float(
+            entries * hidden + nodes * (weights + 8 * hidden) + each * steps * edges * layer.channels
+        )
 
     def time_of(self, state: Mapping[str, Tensor]) -> float | None:
         return float(state["diffusion.time"])

@@ -22,8 +22,8 @@ class Scaling:
 
     Attributes:
         kind: ``"none"``; ``"rows"``: each row is divided by its sum of absolute values; ``"columns"``: each
-            column has mean 0 and deviation 1, and is 0 if it is constant. Sparse columns are divided by their
-            root mean square, so that zeros stay zeros.
+            column has mean 0 and deviation 1, and is 0 if it is constant. Sparse columns are divided by
+            their root mean square, so that zeros stay zeros.
         shift, factor: Subtracted from each column, then multiplied with it, ``(F,)``; only for columns.
     """
 
@@ -58,7 +58,9 @@ class Scaling:
             return _by_rows(x)
         assert self.shift is not None and self.factor is not None
         if x.shape[1] != len(self.factor):
-            raise ShapeError(f"x must have {len(self.factor)} columns, as the scaling has, got {x.shape[1]}.")
+            raise ShapeError(
+                f"x must have {len(self.factor)} columns, as the scaling has, got {x.shape[1]}."
+            )
         if isinstance(x, SparseFeatures):
             if bool(self.shift.any()):  # fitted to dense features
                 return self(x.dense())
@@ -75,7 +77,7 @@ class Scaling:
 
     @classmethod
     def from_tensors(cls, kind: str, stored: MutableMapping[str, Tensor], width: int) -> Scaling:
-        """The scaling of stored tensors, which are taken out of ``stored``; ValueError if they do not fit."""
+        """The scaling of tensors, which are taken out of ``stored``; ValueError if they do not fit."""
         if kind != "columns":
             return cls(kind)
         found = [stored.pop(f"{PREFIX}{name}", None) for name in ("shift", "factor")]

@@ -24,9 +24,7 @@ def new_figure(**how: Any) -> tuple[Figure, Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise GraphDiffusionError(
-            "pictures need matplotlib: pip install 'graphdiffusion[plots]'."
-        ) from None
+        raise GraphDiffusionError("pictures need matplotlib: pip install matplotlib.") from None
     grid = {key: how.pop(key) for key in ("nrows", "ncols", "sharex", "sharey") if key in how}
     figure = Figure(layout="constrained", **how)
     FigureCanvasAgg(figure)

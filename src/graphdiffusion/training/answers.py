@@ -23,7 +23,7 @@ COLDEST, HOTTEST = 0.05, 20.0
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The outputs of one member, ``(n, outputs)``, and the nodes ``(n,)`` that it validated and tested on."""
+    """The outputs of one member, ``(n, outputs)``, and the nodes ``(n,)`` of its validation and test."""
 
     output: Tensor
     statistics: Statistics

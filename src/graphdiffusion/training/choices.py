@@ -38,8 +38,8 @@ class DataOptions:
         per_class: Training nodes of each class in a random split; 0: the paper's 20, fewer on a small
             graph.
         directed: Keep the directions of the edges of one's own graph.
-        scaling: How features are scaled. rows: to a sum of 1; columns: to mean 0 and deviation 1, sparse ones
-            by their root mean square alone.
+        scaling: How features are scaled. rows: to a sum of 1; columns: to mean 0 and deviation 1, sparse
+            ones by their root mean square alone.
         self_loops: Weight of the self-loop of every node; 0: no loops.
     """
 
@@ -102,7 +102,7 @@ class TrainingOptions:
         label_rate: Share of training labels given as input features; 0: none.
         sweep: Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.
         sweep_points: Number of times in the sweep.
-        device: Where to compute.
+        device: Where to compute; mps (Apple) lacks float64 and is refused.
     """
 
     group: ClassVar[str] = "training"
@@ -115,7 +115,7 @@ class TrainingOptions:
     label_rate: Annotated[float, Bounds(0, 0.999)] = 0.0
     sweep: Annotated[float, Bounds(0)] = 0.0
     sweep_points: Annotated[int, Bounds(2, 1000)] = 12
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
 
 BEFORE, AFTER = (DataOptions, RewiringOptions, ModelOptions), (TrainingOptions,)

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ..errors import DataError, GraphDiffusionError
 from ..files import is_part
+from .assess import assess
 from .config import Config
 from .journal import Journal
 from .population import Population
 from .problem import Member, Problem
 from .storage import MEND, check_finite, check_tensors, read_tensors, write_json, write_tensors
-from .assess import assess
 from .summary import Result, summarise
 from .template import TASK, stacked_template
 

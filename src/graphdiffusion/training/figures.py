@@ -105,7 +105,9 @@ def _labels(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any]
         "all_right": float((wanted == chosen).all(1).mean()),
     }
     if varied.any():
-        result["roc_auc"] = float(metrics.roc_auc_score(wanted[:, varied], found[:, varied], average="macro"))
+        result["roc_auc"] = float(
+            metrics.roc_auc_score(wanted[:, varied], found[:, varied], average="macro")
+        )
     result["per_label"] = [
         {"label": name, "precision": float(p), "recall": float(r), "f1": float(f), "nodes": int(s)}
         for name, p, r, f, s in columns

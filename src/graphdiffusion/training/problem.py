@@ -187,7 +187,9 @@ def splits_of(config: Config, data: Data) -> int:
     if kind == "given":
         carried = number_of_splits(data)
         if config.splits > carried > 0:
-            raise DataError(f"{config.splits} splits are wanted, and the data carries {carried}: take fewer.")
+            raise DataError(
+                f"{config.splits} splits are wanted, and the data carries {carried}: take fewer."
+            )
         return config.splits or max(1, carried)
     several = {"random": RANDOM_SPLITS, "shares": FOLDS[True], "folds": FOLDS[False]}
     return config.splits or several[kind]
@@ -268,6 +270,11 @@ def default_per_class(labels: Tensor) -> int:
 
 def pick_device(name: str) -> torch.device:
     """``auto`` is CUDA where there is one."""
+    if name == "mps":
+        raise ConfigError(
+            "device mps has no float64, which times and the coefficients of the closed form need: take "
+            "device cpu."
+        )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

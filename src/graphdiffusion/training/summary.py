@@ -42,7 +42,9 @@ class Result:
     def parse(cls, entry: Mapping[str, Any]) -> Result:
         """From JSON; TypeError or ValueError where it is not a result."""
         # a model may have no T, a split no validation or test nodes
-        absent = [k for k in ("time", "val", "test") if isinstance(entry, Mapping) and entry.get(k, 0) is None]
+        absent = [
+            k for k in ("time", "val", "test") if isinstance(entry, Mapping) and entry.get(k, 0) is None
+        ]
         _check_kinds(entry, _RESULT | dict.fromkeys(absent, type(None)), "a result")
         for name in ("val", "test"):
             if entry[name] is not None and entry[name] > 1:
@@ -55,7 +57,7 @@ class Result:
 
 
 def scores(config: Config, problem: Problem, results: Sequence[Result]) -> dict[str, dict[str, Any] | None]:
-    """Test and validation score of some members, each as :func:`spread` gives it, ``None`` without nodes."""
+    """Test and validation score of some members, as :func:`spread` gives them, ``None`` without nodes."""
     masks = member_splits(config, problem.data, [results[0].member])
     found: dict[str, dict[str, Any] | None] = {"test": None, "val": None}
     for name, mask, part in (("test", masks.test, "test nodes"), ("val", masks.val, "validation nodes")):
@@ -67,7 +69,11 @@ def scores(config: Config, problem: Problem, results: Sequence[Result]) -> dict[
 
 
 def spread(
-    values: Sequence[float], splits: Sequence[int], nodes: int, part: str, task: type[Task] | Task = Classification
+    values: Sequence[float],
+    splits: Sequence[int],
+    nodes: int,
+    part: str,
+    task: type[Task] | Task = Classification,
 ) -> dict[str, Any]:
     """Mean, standard deviation and a 95% interval of scores; shares are given in percent.
 
@@ -84,8 +90,8 @@ def spread(
         task: Says what the score is.
 
     Returns:
-        ``metric``, ``unit`` (``"%"`` or empty), ``mean``, ``std`` over all trainings, ``ci95`` (low and high
-        end, or ``None``), ``interval`` (``"splits"`` or ``part``), and the numbers of ``trainings``,
+        ``metric``, ``unit`` (``"%"`` or empty), ``mean``, ``std`` over all trainings, ``ci95`` (low and
+        high end, or ``None``), ``interval`` (``"splits"`` or ``part``), and the numbers of ``trainings``,
         ``splits`` and ``nodes``.
     """
     factor, accuracy = (100.0 if task.percent else 1.0), task.metric == Classification.metric
@@ -185,7 +191,9 @@ def describe_split(config: Config, problem: Problem, results: Sequence[Result]) 
     }
     if problem.task.name == "classification":
         y = problem.y.cpu()
-        counts = {n: torch.bincount(y[m], minlength=problem.out_channels).tolist() for n, m in parts.items()}
+        counts = {
+            n: torch.bincount(y[m], minlength=problem.out_channels).tolist() for n, m in parts.items()
+        }
         found["classes"] = {
             name: {part: counts[part][k] for part in counts} for k, name in enumerate(problem.task.names)
         }
@@ -200,8 +208,8 @@ _SUMMARY: dict[Any, type] = {
     "parameters": int, "seconds": float, "device": str, "versions": dict, "results": list, "metrics": str,
 }  # fmt: skip
 _SCORE: dict[Any, type] = {
-    "metric": str, "unit": str, "mean": float, "std": float, "interval": str, "trainings": int, "splits": int,
-    "nodes": int,
+    "metric": str, "unit": str, "mean": float, "std": float, "interval": str, "trainings": int,
+    "splits": int, "nodes": int,
 }  # fmt: skip
 _RESULT: dict[Any, type] = {
     "number": int, "split": int, "init": int, "val": float, "test": float, "best_epoch": int,

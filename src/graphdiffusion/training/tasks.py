@@ -1,6 +1,7 @@
 """What a training learns: a class for each node, numbers, or several labels. Losses and scores of each.
 
-Outputs of a model are ``(..., n, outputs)``; masks and what is computed from them have a row for each member.
+Outputs of a model are ``(..., n, outputs)``; masks, and what is computed from them, have a row for each
+member.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Task:
         raise NotImplementedError
 
     def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
-        """How good outputs ``(..., n, outputs)`` are on masked nodes: at most 1, NaN where there are none."""
+        """How good outputs ``(..., n, outputs)`` are on masked nodes: at most 1, NaN without nodes."""
         raise NotImplementedError
 
     def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
@@ -130,8 +131,8 @@ class Classification(Task):
 class Regression(Task):
     """Numbers: the squared error of targets that are standardised on the training nodes; R².
 
-    R² is the mean over the targets of 1 − Σ(y − f)² / Σ(y − ȳ)², sums over the masked nodes. Where a target is
-    the same on all of them, 0 counts, or 1 if it is met exactly.
+    R² is the mean over the targets of 1 − Σ(y − f)² / Σ(y − ȳ)², sums over the masked nodes. Where a target
+    is the same on all of them, 0 counts, or 1 if it is met exactly.
     """
 
     name, metric, percent = "regression", "R²", False
