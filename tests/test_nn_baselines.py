@@ -11,13 +11,13 @@ from conftest import make_graph, normal
 from test_cli_basics import write_graph
 from torch import Tensor, nn
 from torch.nn.functional import dropout
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GATConv, GCNConv
 
 from graphdiffusion import GCN, MLP, Graph
 from graphdiffusion.data import open_data
-from graphdiffusion.nn import MODELS, Model, Output, SparseFeatures
+from graphdiffusion.nn import GAT, MODELS, Model, Output, SparseFeatures
 from graphdiffusion.ops.noise import derive
-from graphdiffusion.training import Config, Population, Trainer, load_problem, protocol
+from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, protocol
 from graphdiffusion.training import stack as stacking
 
 
@@ -54,6 +54,64 @@ def test_gcn_is_that_of_pyg(weighted: bool, sparse: bool) -> None:
     assert torch.equal(model.run(x, graph, prepared=model.prepare(graph)).logits, model(x, graph))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_gat_is_that_of_pyg(layers: int, sparse: bool) -> None:
+    """Results and gradients, on a directed graph."""
+    edges, _ = directed()
+    model = GAT(5, 3, hidden=4, heads=2, output_heads=3, layers=layers).eval()
+    widths = [5, *[8] * (layers - 1)]
+    theirs = [GATConv(width, 4, heads=2) for width in widths[:-1]]
+    theirs.append(GATConv(widths[-1], 3, heads=3, concat=False))
+    x = normal(12, 5, dtype=torch.float32)
+    state = x = x * (x > 0)
+    for place, (ours, layer) in enumerate(zip(model.layers, theirs, strict=True)):
+        with torch.no_grad():
+            ours.bias.normal_()
+        ends = {f"att_{name}": ours.vector[..., k][None] for k, name in enumerate(("dst", "src"))}
+        layer.load_state_dict({"lin.weight": ours.linear.weight, "bias": ours.bias, **ends})
+        state = layer(nn.functional.elu(state) if place else state, edges)
+    found = model(x.to_sparse_csr() if sparse else x, edges)
+    torch.testing.assert_close(found, state, rtol=1e-5, atol=1e-5)
+    found.sin().sum().backward()
+    state.sin().sum().backward()
+    for ours, layer in zip(model.layers, theirs, strict=True):
+        slopes = torch.stack([layer.att_dst.grad[0], layer.att_src.grad[0]], -1)
+        torch.testing.assert_close(ours.vector.grad, slopes, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours.linear.weight.grad, layer.lin.weight.grad, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours.bias.grad, layer.bias.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_gat_counts_an_edge_of_weight_two_like_two() -> None:
+    """One head, dense: edge weights multiply the exponentials of the scores."""
+    edges, weight = directed()
+    graph = Graph.from_edge_index(edges, 12, weight.double(), self_loops=1.0)
+    model = GAT(5, 3, layers=1).double().eval()
+    (layer,), x = model.layers, normal(12, 5)
+    wide = x @ layer.linear.weight.mT
+    receives, sends = (wide @ layer.vector[0]).unbind(-1)
+    scores = nn.functional.leaky_relu(receives[:, None] + sends, 0.2)
+    attention = graph.dense(graph.weight) * scores.exp()
+    exact = attention / attention.sum(1, keepdim=True) @ wide + layer.bias
+    torch.testing.assert_close(model(x, graph), exact)
+
+
+def test_gat_drops_inputs_and_attention() -> None:
+    """Half of the inputs and half of the attention, by the key of each member."""
+    model = GAT(5, 3, layers=1, dropout=0.5).double().train()
+    (layer,), graph = model.layers, make_graph("random")
+    x = normal(9, 5)
+    keys = derive(torch.arange(4000), 3)
+    seen: list[Tensor] = []
+    layer.dropout.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    out = model.run(x, graph, key=keys).logits
+    features, attention = seen
+    assert features.shape == (4000, 9, 5) and attention.shape == (4000, 1, graph.num_edges)
+    for dropped in (features != 0, attention != 0):
+        assert float(dropped.double().mean()) == pytest.approx(0.5, abs=0.01)
+    assert out.shape == (4000, 9, 3) and not torch.equal(out[0], out[1])
+
+
 def test_mlp_is_that_of_torch() -> None:
     model = MLP(5, 3, hidden=7, layers=3).eval()
     linear = [nn.Linear(5, 7), nn.Linear(7, 7), nn.Linear(7, 3)]
@@ -64,7 +122,7 @@ def test_mlp_is_that_of_torch() -> None:
     torch.testing.assert_close(model(x, make_graph("random").edge_index), theirs(x))
 
 
-@pytest.mark.parametrize("name", ["gcn", "mlp"])
+@pytest.mark.parametrize("name", ["gat", "gcn", "mlp"])
 def test_members_alone_and_together(name: str, toy: Path) -> None:
     """Also as many members as nodes (60), each with its own dropout."""
     config = Config(data=str(toy), model=name, hidden=8, per_class=4, splits=60)
@@ -78,6 +136,19 @@ def test_members_alone_and_together(name: str, toy: Path) -> None:
             alone.step()
         for key, value in alone.parameters.items():
             torch.testing.assert_close(together.parameters[key][k], value[0], rtol=1e-5, atol=1e-6)
+
+
+def test_members_of_gat_with_rates_of_their_own(toy: Path) -> None:
+    config = Config(data=str(toy), model="gat", hidden=4, heads=2, per_class=4)
+    assert "dropout" in config.per_member
+    problem = load_problem(config)
+    members = [Member(k, k, k, {"dropout": rate}) for k, rate in enumerate((0.0, 0.3, 0.8))]
+    together = Population(problem, config, members)
+    together.step()
+    for k, member in enumerate(members):
+        alone = Population(problem, config.replace(**member.options), [Member(k, k, k)])
+        alone.step()
+        torch.testing.assert_close(together.loss[k], alone.loss[0])
 
 
 def test_only_the_first_convolution_decays(toy: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
 
 
 def test_rivals_are_captured_and_equal_the_cpu() -> None:
-    for model in ("gcn", "mlp"):
+    for model in ("gat", "gcn", "mlp"):
         config = Config(model=model, hidden=16, splits=3)
         problem = load_problem(config)
         losses = []

@@ -89,7 +89,9 @@ class QueryKey(Bilinear):
         return q, k
 
     def memory(self, nodes: int, edges: int, channels: int) -> int:
-        return 8 * nodes * self.query.heads * self.dim + 12 * edges
+        heads = self.query.heads
+        by_head = 16 * edges * heads if self.over == "symmetric" else 0  # not in one piece
+        return 8 * nodes * heads * self.dim + 12 * edges + by_head
 
     def extra_repr(self) -> str:
         return f"heads={self.query.heads}, d_k={self.dim}, {super().extra_repr()}"
