@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -12,8 +13,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..errors import ArgumentError, DataError
-from ..training.runs import Run, load_run
 from ..training.chunks import reading
+from ..training.runs import Run, load_run
 from .folder import FITS, SUMMARY, holds_choice, read_summary
 
 
@@ -39,6 +40,12 @@ class Ensemble:
         """Every model: its run, and its number there."""
         return [(run, result.number) for run in self.runs for result in run.results]
 
+    @property
+    def best(self) -> int:
+        """The place of the member with the highest validation score, the first among equals."""
+        scores = [-math.inf if r.val is None else r.val for run in self.runs for r in run.results]
+        return scores.index(max(scores))
+
     def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:
         """Probabilities ``(n, classes)`` of every node of a graph, or the numbers that are predicted.
 
@@ -51,12 +58,8 @@ class Ensemble:
                 raise ArgumentError(f"there are the members 0 to {len(self.members) - 1}, and no {member}.")
             run, number = self.members[member]
             return run.predict(data, number)
-        total, count = 0.0, 0
-        for run in self.runs:
-            total = total + len(run.results) * run.predict(data).double()
-            count += len(run.results)
-        assert isinstance(total, Tensor)
-        return (total / count).float()
+        parts = [len(run.results) * run.predict(data).double() for run in self.runs]
+        return (torch.stack(parts).sum(0) / len(self.members)).float()
 
 
 def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None = None) -> Ensemble:
