@@ -17,7 +17,7 @@ class Bar:
     """A :class:`~graphdiffusion.training.Watcher` that draws a bar; a context manager.
 
     It shows members that have finished, the epoch, and of those in training the mean loss, the mean
-    validation accuracy and the evaluations of the last integration, and the time left.
+    validation score and the evaluations of the last integration, and the time left.
     """
 
     def __init__(self, members: int, console: Console) -> None:
@@ -45,10 +45,11 @@ class Bar:
         self.progress.stop()
 
     def epoch(self, done: int, total: int, population: Population) -> None:
+        score = float(population.score.nanmean())
+        val = f"{100 * score:.1f}%" if population.problem.task.percent else f"{score:.3f}"
         text = (
             f"{self.done}/{self.members} trained · epoch {int(population.epoch)} · "
-            f"loss {float(population.loss.mean()):.3f} · val {100 * float(population.score.mean()):.1f}% · "
-            f"{population.evaluations} evaluations"
+            f"loss {float(population.loss.mean()):.3f} · val {val} · {population.evaluations} evaluations"
         )
         self.progress.update(self.task, description=text, completed=done, total=total)
 

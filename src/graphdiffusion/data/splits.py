@@ -134,8 +134,9 @@ def _rank_within_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     """A fixed split (n,) whose training and validation nodes are dealt out anew; the test nodes stay.
 
-    As many nodes of each class train as before, or as many in all where targets are no classes. Whoever looks at one validation set again and again
-    ends up with what happens to suit it; a search therefore deals anew for every seed.
+    As many nodes of each class train as before, or as many in all where targets are no classes. Whoever
+    looks at one validation set again and again ends up with what happens to suit it; a search therefore
+    deals anew for every seed.
 
     The draw is as exact as that of `random_split`: `numpy.random.PCG64(seed).random_raw(m)` gives the
     m nodes keys, and of each class those with the smallest keys train.
@@ -146,7 +147,7 @@ def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     order = pool[np.argsort(np.random.PCG64(seed).random_raw(pool.size), kind="stable")]
     wanted = np.bincount(classes[before], minlength=int(classes.max()) + 1)
     chosen = order[_rank_within_class(classes[order]) < wanted[classes[order]]]
-    train = torch.zeros(y.shape, dtype=torch.bool)
+    train = torch.zeros(classes.shape, dtype=torch.bool)
     train[torch.from_numpy(chosen)] = True
     train = train.to(split.train.device)
     return Split(train, (split.train | split.val) & ~train, split.test)
