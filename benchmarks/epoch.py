@@ -147,7 +147,7 @@ def compare(variant: str, solver: str, repeats: int) -> dict[str, Any]:
     below = PUBLISHED.to_dict() | {"step_size": PUBLISHED.time / STEPS}  # where the scheme has one
     config = Config.from_dict({"variant": variant, "solver": solver}, below)
     problem = load_problem(config)
-    population = Population(problem, config, protocol(config)[:1])
+    population = Population(problem, config, protocol(config, problem.data)[:1])
     dense = problem.data.x.to_dense()
     model = Usual(problem, config)
     state = population.stack.tensors

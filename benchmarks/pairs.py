@@ -37,7 +37,7 @@ def work(case: str, members: int, epochs: int) -> None:
     problem = load_problem(config).to(device)
 
     def train() -> float:
-        population = Population(problem, config, protocol(config))
+        population = Population(problem, config, protocol(config, problem.data))
         for _ in range(3 if device.type == "cuda" else 1):  # captures, and fills caches
             population.step()
         if device.type == "cuda":

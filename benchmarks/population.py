@@ -39,13 +39,13 @@ def measure(config: Config, members: int, epochs: int, device: torch.device) -> 
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    warm = Population(problem, config, protocol(config))
+    warm = Population(problem, config, protocol(config, problem.data))
     for _ in range(3):
         warm.step()
     del warm
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    population = Population(problem, config, protocol(config))
+    population = Population(problem, config, protocol(config, problem.data))
     sync()
     start = time.perf_counter()
     for _ in range(epochs):
@@ -105,7 +105,8 @@ def main() -> None:
 
 def profile(config: Config, members: int, device: torch.device) -> None:
     config = config.replace(splits=members)
-    population = Population(load_problem(config).to(device), config, protocol(config))
+    problem = load_problem(config).to(device)
+    population = Population(problem, config, protocol(config, problem.data))
     for _ in range(3):
         population.step()
     with torch.profiler.profile() as recorded:

@@ -125,7 +125,7 @@ GRAPHS = {
     "NaN": (lambda: _line("features.csv", 4, '"node ""3"", 3",1,2,nan,4,5'), "features.csv, line 4"),
     "twice": (lambda: _line("features.csv", 4, '"node ""2"", 2",1,2,3,4,5'), "is listed twice"),
     "unknown split": (lambda: _splits("training"), "unknown split 'training'"),
-    "no validation": (lambda: _splits("train"), "no node in 'val'"),
+    "no training": (lambda: _splits("val"), "no training node"),
     "no labels": (lambda: Path("toy/labels.csv").unlink(), "no labels"),
     "not UTF-8": (lambda: Path("toy/edges.csv").write_bytes(b"a,b\n\xe9,c\n"), "edges.csv, line 2"),
     "semicolons": (lambda: Path("toy/edges.csv").write_text("a;b\nb;c\n"), "semicolons"),
@@ -138,7 +138,8 @@ GRAPHS = {
 def test_own_graphs(toy, capsys, kind):  # noqa: F811
     spoil, says = GRAPHS[kind]
     spoil()
-    refused(capsys, ["train", "toy", *SMALL, "--out", "run"], says)
+    refused(capsys, ["train", "toy", *SMALL, "--split", "auto", "--splits", "0", "--out", "run"], says)
+    refused(capsys, ["train", "toy", "--out", "run"], says)  # the automatic choice
 
 
 def test_own_arrays(toy, capsys):  # noqa: F811
@@ -160,8 +161,8 @@ def test_runs(toy, capsys, monkeypatch):  # noqa: F811
     )
     refused(capsys, ["train", "cora", "--out", "run", "--resume"], "was started with DATA")
     refused(capsys, ["train", "--out", "run", "--resume", "--preset", "none"], "leave out --preset")
-    refused(capsys, ["evaluate", "run", "--member", "2"], "a number from 0 to 1, or best, all")
-    refused(capsys, ["predict", "run", "--member", "worst"], "a number from 0 to 1, or best;")
+    refused(capsys, ["evaluate", "run", "--member", "2"], "a number from 0 to 1, best or all, got '2'")
+    refused(capsys, ["predict", "run", "--member", "worst"], "a number from 0 to 1, best or all")
     refused(capsys, ["predict", "run", "--data", "other"], "take 5 features a node, but other has 4")
     refused(capsys, ["predict", "run", "--data", "citeser"], "Did you mean 'citeseer'?")
     refused(capsys, ["predict", "run", "--out", "toy"], "toy is a folder")

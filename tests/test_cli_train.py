@@ -90,14 +90,19 @@ def test_given_split_is_the_default_of_an_own_graph(toy, capsys):  # noqa: F811
     parts = ("train", "val", "test", "")
     lines = path.read_text().splitlines()
     path.write_text("".join(f"{line},{parts[i % 4]}\n" for i, line in enumerate(lines)))
-    assert main(["train", "toy", *SMALL, "--out", "given"]) == 0
-    assert stored("given").split == "given"
-    assert json.loads(Path("given/summary.json").read_text())["members"] == 1
+    auto = ["--split", "auto", "--splits", "0"]
+    assert main(["train", "toy", *SMALL, *auto, "--out", "given"]) == 0
+    given = json.loads(Path("given/summary.json").read_text())
+    assert given["split"]["kind"] == "given" and given["members"] == 1
+    assert [given["split"][part] for part in ("train", "val", "test")] == [15, 15, 15]
     assert main(["train", "toy", *SMALL, "--out", "random", "--split", "random"]) == 0
-    assert stored("random").split == "random"
+    random = json.loads(Path("random/summary.json").read_text())
+    assert random["split"]["kind"] == "random" and random["members"] == 2
     write_graph(Path("cora"), 40)  # the name of a data set says nothing of a folder
-    assert main(["train", "./cora", *SMALL, "--out", "folder"]) == 0
-    assert json.loads(Path("folder/summary.json").read_text())["nodes"] == 40
+    assert main(["train", "./cora", *SMALL, *auto, "--out", "folder"]) == 0
+    folder = json.loads(Path("folder/summary.json").read_text())
+    assert folder["nodes"] == 40 and folder["split"]["kind"] == "folds" and folder["members"] == 5
+    assert folder["test"] is None and folder["val"]["nodes"] == 8
 
 
 def test_all_variants_and_rewiring(toy, capsys, monkeypatch):  # noqa: F811
@@ -136,7 +141,8 @@ def test_resume(toy, capsys, monkeypatch):  # noqa: F811
     # a finished run: nothing is computed, and the flags of its start are welcome
     Path("broken/chunks").mkdir()
     before = Path("broken/summary.json").read_bytes()
-    assert main([*arguments, "--resume", "--out", "broken"]) == 0
+    welcome = [word for word in arguments if word not in ("--preset", "none")]
+    assert main([*welcome, "--resume", "--out", "broken"]) == 0
     again = capsys.readouterr()
     assert again.err == "grand: this run is finished.\n"
     assert again.out == first.out
@@ -166,8 +172,7 @@ def test_evaluate_and_predict(toy, capsys):  # noqa: F811
     assert "binomial error of 15 test nodes" in capsys.readouterr().out
 
     assert main(["predict", "run", "--out", "deep/own.csv"]) == 0
-    best = max(results, key=lambda r: r["val"])["number"]
-    assert f"60 nodes with member {best}" in capsys.readouterr().err
+    assert "60 nodes with the mean of 2 members" in capsys.readouterr().err
     with open("deep/own.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["id", "class", *(f"p_{name}" for name in CLASSES)]
@@ -177,6 +182,16 @@ def test_evaluate_and_predict(toy, capsys):  # noqa: F811
         assert abs(sum(p.values()) - 1) < 1e-4 and row["class"] == max(p, key=p.get)
 
     write_graph(Path("unseen"), 30, seed=1, labels=False)
+    chances = {}
+    for member in ("all", "0", "1", "best"):
+        assert main(["predict", "run", "--out", "one.csv", "--member", member]) == 0
+        with open("one.csv", newline="") as file:
+            chances[member] = [float(row["p_pear"]) for row in csv.DictReader(file)]
+    best = max(results, key=lambda r: r["val"])["number"]
+    assert f"60 nodes with member {best}" in capsys.readouterr().err
+    assert chances["best"] == chances[str(best)] and chances["0"] != chances["1"]
+    means = [(a + b) / 2 for a, b in zip(chances["0"], chances["1"], strict=True)]
+    assert chances["all"] == pytest.approx(means, rel=2e-5)
     assert main(["predict", "run", "--data", "unseen", "--out", "unseen.csv", "--member", "0"]) == 0
     assert len(Path("unseen.csv").read_text().splitlines()) == 31
     assert main(["predict", "run", "--data", "toy", "--out", "same.csv"]) == 0

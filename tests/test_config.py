@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdiffusion import GRANDClassifier
+from graphdiffusion.data import load_data
 from graphdiffusion.errors import ConfigError
 from graphdiffusion.experiments import Plan
 from graphdiffusion.nn import MODELS
@@ -142,9 +143,10 @@ def test_refused(options, says):
 
 def test_no_seed_is_used_twice():
     """The seeds of reported trainings stay as they were; those that would meet others are refused."""
-    first = protocol(Config(splits=2, inits=1000))
+    data = load_data("cora-embedded")
+    first = protocol(Config(splits=2, inits=1000), data)
     assert [(m.split, m.init) for m in first[998:1002]] == [(0, 998), (0, 999), (1, 1000), (1, 1001)]
-    last = protocol(Config(seed=999_998, splits=2, inits=1000))
+    last = protocol(Config(seed=999_998, splits=2, inits=1000), data)
     assert len({m.init for m in first + last}) == 4000
     largest = max(m.init for m in last)
     for plan in (Plan(), Plan(seed=999_999, seeds=1000, final_seeds=9000)):
@@ -156,7 +158,10 @@ def test_no_seed_is_used_twice():
         Plan(seed=1_000_000)
     with pytest.raises(ConfigError, match="seed must be between 0 and 999999"):
         GRANDClassifier(seed=1_000_000).fit(None)
-    assert Config(seed=999_999, split="given").seed == 999_999  # a fixed split is one
+    for split in ("planetoid", "all"):
+        assert Config(seed=999_999, split=split).seed == 999_999  # each is one split
+    with pytest.raises(ConfigError, match=r"at most 1000000, got 999999 \+ 5"):
+        Config(seed=999_999)
 
 
 def test_copies():

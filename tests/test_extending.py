@@ -161,7 +161,8 @@ def test_members_of_an_example_are_what_they_are_alone(kind, here):
     # as many members as nodes (60), and as channels (8)
     for count in (60, 8):
         config = Config(data="toy", per_class=4, splits=count, **more, **chosen)
-        problem, members = load_problem(config), protocol(config)
+        problem = load_problem(config)
+        members = protocol(config, problem.data)
         together = Population(problem, config, members)
         together.step()
         for k in (0, count - 1):
@@ -271,7 +272,8 @@ def test_members_that_are_mixed_by_a_term_run_one_by_one(here):
     """Also where its coefficient starts at 0."""
     load_plugin(written(LABELS.replace("context.observed @ self.map", "context.x0.mean() + context.x0")))
     config = Config(data="toy", per_class=4, splits=2, hidden=8, time=2.0, terms="seen")
-    population = Population(load_problem(config), config, protocol(config))
+    problem = load_problem(config)
+    population = Population(problem, config, protocol(config, problem.data))
     population.step()
     assert population.stack.takes_members() is False
 

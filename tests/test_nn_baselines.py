@@ -126,7 +126,8 @@ def test_mlp_is_that_of_torch() -> None:
 def test_members_alone_and_together(name: str, toy: Path) -> None:
     """Also as many members as nodes (60), each with its own dropout."""
     config = Config(data=str(toy), model=name, hidden=8, per_class=4, splits=60)
-    problem, members = load_problem(config), protocol(config)
+    problem = load_problem(config)
+    members = protocol(config, problem.data)
     together = Population(problem, config, members)
     for _ in range(3):
         together.step()
@@ -153,7 +154,8 @@ def test_members_of_gat_with_rates_of_their_own(toy: Path) -> None:
 
 def test_only_the_first_convolution_decays(toy: Path) -> None:
     config = Config(data=str(toy), model="gcn", hidden=8, per_class=4, splits=2, decay=100.0, rate=1e-3)
-    population = Population(load_problem(config), config, protocol(config))
+    problem = load_problem(config)
+    population = Population(problem, config, protocol(config, problem.data))
     assert population.optimiser.factors == {
         "layers.0.bias": 1.0, "layers.0.linear.weight": 1.0, "layers.1.bias": 0.0,
         "layers.1.linear.weight": 0.0,
@@ -165,7 +167,8 @@ def test_prepared_once_for_all_chunks(toy: Path, monkeypatch: pytest.MonkeyPatch
     prepare = GCN.prepare
     monkeypatch.setattr(GCN, "prepare", lambda self, graph: (calls.append(1), prepare(self, graph))[1])
     config = Config(data=str(toy), model="gcn", hidden=8, per_class=4, splits=3, epochs=2)
-    Trainer(load_problem(config), config, protocol(config), chunk=1).run()
+    problem = load_problem(config)
+    Trainer(problem, config, protocol(config, problem.data), chunk=1).run()
     assert len(calls) == 1
 
 
@@ -208,7 +211,8 @@ def foreign(monkeypatch):
 def test_a_model_without_members_runs_one_by_one(foreign, toy, caplog, kind: str, count: int) -> None:
     """With as many members as features (5) and as nodes (60)."""
     config = Config(data=str(toy), model="foreign", kind=kind, per_class=4, splits=count, rate=0.05)
-    problem, members = load_problem(config), protocol(config)
+    problem = load_problem(config)
+    members = protocol(config, problem.data)
     with caplog.at_level(logging.WARNING, "graphdiffusion"):
         together = Population(problem, config, members)
         for _ in range(3):
@@ -239,7 +243,8 @@ def test_a_model_that_takes_members_is_found_out(foreign, toy) -> None:
     MODELS.forget(Foreign.__module__)
     MODELS.register("foreign")(Broadcasting)
     config = Config(data=str(toy), model="foreign", per_class=4, splits=60)
-    problem, members = load_problem(config), protocol(config)
+    problem = load_problem(config)
+    members = protocol(config, problem.data)
     together = Population(problem, config, members)
     calls = []
     run = Broadcasting.run
@@ -255,11 +260,11 @@ def test_a_model_that_takes_members_is_found_out(foreign, toy) -> None:
 def test_sparse_features_become_dense_for_models_that_do_not_take_them(foreign, toy) -> None:
     config = Config(data=str(toy), model="foreign", per_class=4, splits=2)
     data = open_data(toy)
-    dense = Population(load_problem(config, data), config, protocol(config))
+    dense = Population(load_problem(config, data), config, protocol(config, data))
     data.x = data.x.to_sparse_csr()
     problem = load_problem(config, data)
     assert isinstance(problem.x, SparseFeatures)
-    sparse = Population(problem, config, protocol(config))
+    sparse = Population(problem, config, protocol(config, problem.data))
     assert torch.equal(sparse.x, dense.x)
 
 

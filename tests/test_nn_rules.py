@@ -33,17 +33,17 @@ def small_graph() -> Data:
 def test_a_small_graph_of_ones_own_trains_with_the_defaults() -> None:
     config = Config(data="mine", hidden=8, attention_dim=8, epochs=2, splits=2)
     problem = load_problem(config, small_graph())
-    population = Population(problem, config, protocol(config))
+    population = Population(problem, config, protocol(config, problem.data))
     assert population.train.sum(1).tolist() == [15, 15]  # half of the smallest class, of each of three
     assert bool(population.val.any(1).all()) and bool(population.test.any(1).all())
-    assert len(Trainer(problem, config, protocol(config)).run()) == 2
+    assert len(Trainer(problem, config, protocol(config, problem.data)).run()) == 2
 
 
 def test_a_member_out_of_patience_changes_no_more() -> None:
     config = Config(data="mine", hidden=8, attention_dim=8, epochs=9, splits=1, patience=1)
     problem = load_problem(config, small_graph())
-    population = Population(problem, config, protocol(config))
-    alone = Trainer(problem, config, protocol(config)).run()[0]
+    population = Population(problem, config, protocol(config, problem.data))
+    alone = Trainer(problem, config, protocol(config, problem.data)).run()[0]
     for _ in range(config.epochs):  # nobody asks whether it has finished
         population.step()
     assert int(population.best_epoch) == alone.best_epoch

@@ -12,7 +12,10 @@ from graphdiffusion.data import open_data
 from graphdiffusion.errors import ArgumentError, DataError
 from graphdiffusion.training import Config, Member, Trainer, load_problem, load_run, open_folder, protocol
 
-SMALL = {"hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, "per_class": 4, "splits": 3}
+SMALL = {
+    "hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, "per_class": 4, "split": "random",
+    "splits": 3,
+}  # fmt: skip
 
 
 def trained(folder: Path, members: list[Member] | None = None, **options) -> Path:
@@ -20,7 +23,7 @@ def trained(folder: Path, members: list[Member] | None = None, **options) -> Pat
     config = Config(data=str(graph), device="cpu", **{**SMALL, **options})
     problem = load_problem(config)
     with open_folder(folder / "run", config, problem.data) as run:
-        Trainer(problem, config, members or protocol(config), run).run()
+        Trainer(problem, config, members or protocol(config, problem.data), run).run()
     return folder / "run"
 
 
@@ -56,12 +59,15 @@ def test_members_with_their_own_options(tmp_path):
 
 def test_predict(tmp_path):
     run = load_run(trained(tmp_path))
-    assert run.class_names == ["apple", "pear", "plum"]
+    assert run.names == ["apple", "pear", "plum"]
     assert run.best == max(run.results, key=lambda r: (r.val, -r.number)).number
-    own = run.predict()
-    assert own.shape == (60, 3) and torch.allclose(own.sum(1), torch.ones(60))
-    assert torch.equal(own, run.predict(open_data(tmp_path / "toy"), run.best))
-    assert not torch.equal(own, run.predict(member=(run.best + 1) % 3))
+    mean = run.predict()
+    assert mean.shape == (60, 3) and torch.allclose(mean.sum(1), torch.ones(60))
+    each = [run.predict(member=k) for k in range(3)]
+    assert not torch.equal(each[0], each[1])
+    torch.testing.assert_close(mean, torch.stack(each).mean(0))
+    assert torch.equal(mean, run.predict(open_data(tmp_path / "toy")))
+    assert torch.equal(each[2], run.predict(open_data(tmp_path / "toy"), 2))
     unseen = open_data(write_graph(tmp_path / "unseen", 30, labels=False))
     assert run.predict(unseen).shape == (30, 3)
     with pytest.raises(ArgumentError, match="members 0 to 2, and no member 7"):

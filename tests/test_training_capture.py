@@ -17,7 +17,8 @@ ALPHA = "diffusion.equation.alpha.raw"
 
 def population(**options) -> Population:
     config = Config(hidden=8, heads=2, attention_dim=8, splits=2, epochs=100, **options)
-    return Population(load_problem(config), config, protocol(config))
+    problem = load_problem(config)
+    return Population(problem, config, protocol(config, problem.data))
 
 
 class Recorded(CapturedStep):

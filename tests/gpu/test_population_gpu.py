@@ -30,7 +30,7 @@ def settings(case: str) -> Config:
 def test_a_member_alone_equals_the_member_of_a_population(case: str) -> None:
     config = settings(case)
     problem = load_problem(config).to("cuda")
-    members = protocol(config)
+    members = protocol(config, problem.data)
     together = Population(problem, config, members)
     alone = [Population(problem, config, [member]) for member in members]
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_the_gpu_agrees_with_the_cpu_after_the_first_steps(case: str) -> None:
     problem = load_problem(config)
     found = []
     for device in ("cpu", "cuda"):
-        population = Population(problem.to(device), config, protocol(config))
+        population = Population(problem.to(device), config, protocol(config, problem.data))
         losses = []
         for _ in range(3):
             population.step()
@@ -165,7 +165,7 @@ def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
     try:
         config = Config(hidden=16, heads=2, attention_dim=8, splits=3, terms="reading", **RK4, time=2.0)
         problem = load_problem(config).to("cuda")
-        population = Population(problem, config, protocol(config))
+        population = Population(problem, config, protocol(config, problem.data))
         for _ in range(5):
             assert population.step() is None
         assert population.captured is None and bool(torch.isfinite(population.loss).all())
@@ -179,7 +179,7 @@ def test_rivals_are_captured_and_equal_the_cpu() -> None:
         problem = load_problem(config)
         losses = []
         for device in ("cpu", "cuda"):
-            population = Population(problem.to(device), config, protocol(config))
+            population = Population(problem.to(device), config, protocol(config, problem.data))
             for _ in range(4):
                 population.step()
             losses.append(population.loss.cpu().clone())

@@ -33,11 +33,16 @@ def train_automatically(
     """Carry out an automatic choice in a folder and print what it found."""
     from ..ensemble import choose
     from ..ensemble.folder import is_chosen, read_summary
+    from ..training.folder import require_free
+    from ..training.problem import pick_device
 
     if resume and is_chosen(out):
         say("this run is finished.")
         print_choice(out, read_summary(out))
         return
+    pick_device(base.device)
+    if not resume:
+        require_free(out)
     for sentence in about_data(base, data):
         say(sentence)
     progress = None if quiet else Stages()

@@ -75,6 +75,8 @@ def train(
     from ..ensemble.folder import holds_choice
 
     flags = given(ctx)
+    if not budget > 0:
+        raise ConfigError(f"--budget must be a positive number of seconds, got {budget:g}.")
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out FOLDER, the folder of the run to go on with.")
@@ -83,12 +85,17 @@ def train(
     else:
         settled = settle(flags | ({"splits": 1} if quick else {}), config, preset)
         plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
-        automatic = refit is True or (plain and set(flags) <= SHARED)
-        out = out or _new_folder(settled.config, automatic and plain)
+        plain = plain and set(flags) <= SHARED
+        automatic = plain or refit is True
+        out = out or _new_folder(settled.config, plain)
+        if holds_choice(out):
+            raise ConfigError(
+                f"{out} holds a run already: add --resume to go on with it, or name another folder."
+            )
     try:
         if automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
-            own = None if resume or set(flags) <= SHARED else settled.config
+            own = None if resume or plain else settled.config
             _choose(settled.config, own, out, root or None, how)
         else:
             _train(settled, out, resume, quiet, root or None, plugin or [])

@@ -128,8 +128,10 @@ def _check_numbers(data: Data, y: torch.Tensor, n: int, task: str) -> None:
         raise DataError(f"data.target_names has {len(names)} entries for {columns} targets")
     if boolean:
         return
-    if bool(y.isinf().any()):
-        raise DataError("data.y holds infinity; targets must be finite, and NaN where a node has none")
+    if bool(y.float().isinf().any()):
+        raise DataError(
+            "data.y holds infinity; targets must be finite as float32, and NaN where a node has none"
+        )
     unknown = y.isnan().reshape(n, columns)
     partly = (unknown.any(dim=1) & ~unknown.all(dim=1)).nonzero()
     if partly.numel():

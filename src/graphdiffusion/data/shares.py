@@ -44,6 +44,8 @@ def share_split(y: Tensor, number: int, seed: int, *, test: bool) -> Split:
     rare = rare_classes(y)
     common = nodes if not rare else nodes[~np.isin(order, list(rare))]
     folds = FOLDS[test]
+    if nodes.size == 0:
+        raise DataError("the data has no labels: give some nodes a label to learn from.")
     if common.size < (TEST_SHARE if test else folds):
         raise DataError(
             f"{common.size} labelled nodes of classes with at least {RARE} labels are too few to train and "

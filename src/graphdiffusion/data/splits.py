@@ -147,7 +147,7 @@ def deal_again(split: Split, y: Tensor, seed: int) -> Split:
     order = pool[np.argsort(np.random.PCG64(seed).random_raw(pool.size), kind="stable")]
     wanted = np.bincount(classes[before], minlength=int(classes.max()) + 1)
     chosen = order[_rank_within_class(classes[order]) < wanted[classes[order]]]
-    train = torch.zeros(y.shape, dtype=torch.bool)
+    train = torch.zeros(classes.shape, dtype=torch.bool)
     train[torch.from_numpy(chosen)] = True
     train = train.to(split.train.device)
     return Split(train, (split.train | split.val) & ~train, split.test)

@@ -14,6 +14,7 @@ import torch
 import torch_geometric
 from torch_geometric.data import Data
 
+from ..errors import ConfigError
 from ..training.config import Config
 from ..training.problem import load_problem, pick_device, split_kind, splits_of
 from ..training.summary import describe_split, device_name
@@ -21,7 +22,7 @@ from .automatic import Automatic, Progress, rounds_of
 from .baselines import baselines
 from .folder import open_choice, write_summary
 from .plan import WORK, Plan, make_plan, speed
-from .portfolio import Candidate, portfolio
+from .portfolio import KEPT, Candidate, portfolio
 
 
 def choose(
@@ -57,7 +58,10 @@ def choose(
     device = pick_device(base.device)
     kind = split_kind(base, data)
     refit = kind in ("shares", "folds") if refit is None else refit
-    base = base.replace(split=kind, splits=splits_of(base, data))
+    if kind == "all":
+        raise ConfigError("a choice between configurations needs validation nodes: take another split than all.")
+    shared = {name: value for name, value in base.to_dict().items() if name in KEPT}
+    base = Config.from_dict(shared | {"split": kind, "splits": splits_of(base, data)})
 
     def make() -> Plan:
         problem = load_problem(base, data).to(device)

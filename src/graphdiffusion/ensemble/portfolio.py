@@ -26,7 +26,10 @@ class Candidate:
 
 
 # options of the user's configuration that all candidates share
-KEPT = ("data", "lcc", "task", "split", "splits", "inits", "seed", "directed", "class_weights", "device")
+KEPT = (
+    "data", "lcc", "task", "split", "splits", "inits", "seed", "development", "per_class", "directed",
+    "class_weights", "device",
+)  # fmt: skip
 
 
 def portfolio() -> list[Candidate]:

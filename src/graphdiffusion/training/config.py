@@ -46,10 +46,10 @@ class Config:
         self._check_together()
 
     def _check_together(self) -> None:
-        last = self.seed + (self.splits or RANDOM_SPLITS)
-        if last > MOST_SEEDS:
+        count = 1 if self.split in ("planetoid", "all") else self.splits or RANDOM_SPLITS
+        if self.seed + count > MOST_SEEDS:
             raise ConfigError(
-                f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {self.splits}: larger "
+                f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {count}: larger "
                 "seeds belong to searches."
             )
         model = MODELS[self.model]

@@ -139,7 +139,7 @@ class Regression(Task):
     stored = ("shift", "scale")
 
     def __init__(self, y: Tensor, names: list[str]) -> None:
-        super().__init__(y.view(-1, 1) if y.dim() == 1 else y, names)
+        super().__init__((y.unsqueeze(-1) if y.dim() == 1 else y).float(), names)
         self._values = self.y.nan_to_num(0.0)
 
     def statistics(self, train: Tensor) -> Statistics:
@@ -150,8 +150,8 @@ class Regression(Task):
             (row @ (values - centre).square() / number).sqrt()
             for row, centre, number in zip(weight, mean, count, strict=True)
         ])  # fmt: skip
-        scale = torch.where(spread > 0, spread, 1.0)
-        return {"shift": mean.to(self.y.dtype), "scale": scale.to(self.y.dtype)}
+        scale = spread.float()
+        return {"shift": mean.float(), "scale": torch.where(scale > 0, scale, 1.0)}
 
     def _standard(self, statistics: Statistics) -> Tensor:
         """Targets in the units of each member ``(P, n, outputs)``."""
