@@ -105,8 +105,9 @@ def test_stored_and_read(kind: Any, sparse: bool) -> None:
     x, other = (v.to_sparse() if sparse else v for v in (features(), features(seed=9)))
     scaling = Scaling.fit(x, kind)
     tensors = scaling.tensors()
-    assert {(t.dtype, tuple(t.shape)) for t in tensors.values()} == {(torch.float32, (6,))}
-    again = Scaling.from_tensors(load(save(tensors)), kind)
+    assert len(tensors) == (2 if kind == "columns" else 0)
+    assert all((t.dtype, tuple(t.shape)) == (torch.float32, (6,)) for t in tensors.values())
+    again = Scaling.from_tensors(kind, load(save(tensors)), 6)
     assert torch.equal(as_dense(again(other)), as_dense(scaling(other)))
     if kind == "none":
         given = as_features(other)

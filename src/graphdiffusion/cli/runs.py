@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,9 +17,6 @@ from .options import ROOT, Plugins
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from ..ensemble import Ensemble
-    from ..training import Run
 
 _RUN = typer.Argument(help="Folder of a finished run.", show_default=False)
 
@@ -44,17 +40,19 @@ def evaluate(
     from .tables import described, print_table
 
     if holds_choice(run):
+        if member != "all":
+            raise ConfigError(f"the figures of {run} are those of all its models: leave out --member.")
         evaluate_choice(run, root or None)
         return
     found = load_run(run, root or None)
     chosen = found.results
-    if member != "all":
-        number = _member(found, member, "all")
+    number = _member(member, len(chosen), found.best)
+    if number is not None:
         chosen = [r for r in found.results if r.number == number]
     reached = {r.number: found.evaluate(r.number) for r in chosen}
     again = [replace(r, val=reached[r.number][0], test=reached[r.number][1]) for r in chosen]
     shown, unit = (_percent, " %") if found.task.percent else (_number, "")
-    metric = found.task.metric
+    metric = f"{found.task.metric}{unit}"
     print_table(
         str(run),
         (
@@ -92,79 +90,58 @@ def predict(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("predictions.csv"),
-    member: Annotated[
-        str, typer.Option(help="all: the mean of all models; or the number of one, or best.")
-    ] = "all",
+    member: Annotated[str, typer.Option(help="Number of a member, best, or all: their mean.")] = "all",
     plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
 ) -> None:
-    """Write the class of every node, and the probabilities of all classes, by node id; or the numbers.
+    """Write the answer for every node, by node id: the mean over all members of the run.
 
-    An id or class that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an
-    apostrophe before it: spreadsheets would take it for a formula.
+    It is a class and the probabilities of all classes; or the labels that a node has, separated by |, and
+    the probabilities of all labels; or the numbers that are predicted.
+
+    A text that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe
+    before it: spreadsheets would take it for a formula.
     """
     from ..ensemble import load_ensemble
     from ..files import write_bytes
     from ..training.problem import read_data
 
     found = load_ensemble(run, root or None)
-    number = _chosen(found, member)
+    number = _member(member, len(found.members), found.best)
     if out.is_dir():
         raise ConfigError(f"{out} is a folder: name a file to write.")
     graph = None
     if data is not None:
-        elsewhere = found.moved(data)
-        graph = read_data(elsewhere.runs[0].config, root or None)
-        if found.runs[0].fingerprint.matches(graph):  # the run's own graph, wherever it lies
-            found, graph = elsewhere, None
+        graph = read_data(found.runs[0].config.replace(data=data), root or None)
+        if all(own.fingerprint.matches(graph) for own in found.runs):  # their own graph, wherever it lies
+            moved = [replace(own, config=own.config.replace(data=data)) for own in found.runs]
+            found, graph = replace(found, runs=moved), None
     answers = found.predict(graph, number)
-    graph = found.data if graph is None else graph
+    graph = found.runs[0].data if graph is None else graph
     ids = graph.get("node_ids") or range(len(answers))
+    heads, rows = _columns(found.runs[0].task.name, found.names, answers)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    heads, rows = _columns(found.runs[0].task.name, found.names, answers)
-    writer.writerow(["id", *heads])
+    writer.writerow(["id", *map(_cell, heads)])
     for node, row in zip(ids, rows, strict=True):
         writer.writerow([_cell(str(node)), *row])
     write_bytes(out, text.getvalue().encode())
-    count = len(found.members)
-    by = (
-        f"member {number}"
-        if number is not None
-        else f"the mean of {count} models"
-        if count > 1
-        else "one model"
-    )
-    say(f"predicted {len(answers):,} nodes with {by}: {out}")
+    several = number is None and len(found.members) > 1
+    source = f"the mean of {len(found.members)} members" if several else f"member {number or 0}"
+    say(f"predicted {len(answers):,} nodes with {source}: {out}")
 
 
-def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], Iterator[list[str]]]:
-    """Headings and rows of a table of answers: what is predicted, then probabilities if there are any."""
-    values = answers.tolist()
+def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], list[list[str]]]:
+    """Headings, and the cells of every node below them."""
+    cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
     if task == "regression":
-        return list(map(_cell, names)), ([f"{v:.6g}" for v in row] for row in values)
-    probabilities = [f"p_{name}" for name in names]
-    if task == "multilabel":
-        chosen = ("|".join(n for n, v in zip(names, row, strict=True) if v > 0.5) for row in values)
-        head = "labels"
-    else:
-        chosen = (names[k] for k in answers.argmax(-1).tolist())
-        head = "class"
-    rows = ([_cell(name), *(f"{v:.6g}" for v in row)] for name, row in zip(chosen, values, strict=True))
-    return [head, *probabilities], rows
-
-
-def _chosen(found: Ensemble, text: str) -> int | None:
-    """The number of one model, or ``None`` for all of them."""
-    if text == "all":
-        return None
-    if text == "best":
-        return found.best
-    if text not in map(str, range(len(found.members))):
-        raise ConfigError(
-            f"--member must be a number from 0 to {len(found.members) - 1}, or all, best; got {text!r}."
-        )
-    return int(text)
+        return names, cells
+    chances = [f"p_{name}" for name in names]
+    if task == "classification":
+        chosen = [names[k] for k in answers.argmax(-1).tolist()]
+        return ["class", *chances], [[_cell(text), *row] for text, row in zip(chosen, cells, strict=True)]
+    texts = ["|".join(n for n, p in zip(names, row, strict=True) if p > 0.5) for row in answers.tolist()]
+    return ["labels", *chances], [[_cell(text), *row] for text, row in zip(texts, cells, strict=True)]
 
 
 def _cell(text: str) -> str:
@@ -181,13 +158,11 @@ def _number(score: float | None) -> str:
     return "" if score is None else f"{score:.4f}"
 
 
-def _member(run: Run, text: str, *others: str) -> int:
-    if text == "best":
-        return run.best
-    numbers = {str(r.number): r.number for r in run.results}
+def _member(text: str, count: int, best: int) -> int | None:
+    """The number of one of ``count`` members; ``None`` for all of them."""
+    if text in ("all", "best"):
+        return best if text == "best" else None
+    numbers = {str(k): k for k in range(count)}
     if text not in numbers:
-        words = ", ".join(("best", *others))
-        raise ConfigError(
-            f"--member must be a number from 0 to {len(run.results) - 1}, or {words}; got {text!r}."
-        )
+        raise ConfigError(f"--member must be a number from 0 to {count - 1}, best or all, got {text!r}.")
     return numbers[text]

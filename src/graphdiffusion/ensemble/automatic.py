@@ -200,5 +200,5 @@ def rounds_of(config: Config, data: Data) -> list[Member]:
 
 
 def ranked(standings: Sequence[Standing]) -> list[Standing]:
-    """The most trained ones first, among them the best; of equals the more promising one; failed ones last."""
+    """The most trained ones first, among them the best; of equals the more promising; failed ones last."""
     return sorted(standings, key=lambda s: (not s.failure, len(s.results), s.score), reverse=True)

@@ -59,7 +59,7 @@ def choose(
     kind = split_kind(base, data)
     refit = kind in ("shares", "folds") if refit is None else refit
     if kind == "all":
-        raise ConfigError("a choice between configurations needs validation nodes: take another split than all.")
+        raise ConfigError("a choice needs validation nodes: take another split than all.")
     shared = {name: value for name, value in base.to_dict().items() if name in KEPT}
     base = Config.from_dict(shared | {"split": kind, "splits": splits_of(base, data)})
 

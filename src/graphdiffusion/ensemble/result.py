@@ -50,10 +50,6 @@ class Ensemble:
         scores = [-math.inf if score is None else score for score in found]
         return scores.index(max(scores))
 
-    def moved(self, data: str) -> Ensemble:
-        """The same models for the graph at another place."""
-        return replace(self, runs=[replace(run, config=run.config.replace(data=data)) for run in self.runs])
-
     @property
     def members(self) -> list[tuple[Run, int]]:
         """Every model: its run, and its number there."""
