@@ -10,7 +10,8 @@ from graphdiffusion.errors import DataError
 
 def labels(*counts: int, unlabelled: int = 0) -> torch.Tensor:
     """So many nodes of each class, in a shuffled order."""
-    y = torch.cat([torch.full((count,), k) for k, count in enumerate(counts)] + [torch.full((unlabelled,), -1)])
+    parts = [torch.full((count,), k) for k, count in enumerate(counts)]
+    y = torch.cat([*parts, torch.full((unlabelled,), -1)])
     return y[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))]
 
 

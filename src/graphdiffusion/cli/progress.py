@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Column
 
 from ..training.population import Population
-from ..training.summary import Result
+from ..training.summary import Result, duration
 from .messages import say
 
 PAUSE = 20.0  # seconds between two lines
@@ -24,13 +24,6 @@ def watching(members: int, console: Console, quiet: bool) -> AbstractContextMana
     if quiet:
         return nullcontext()
     return Bar(members, console) if console.is_terminal else nullcontext(Lines(members))
-
-
-def duration(seconds: float) -> str:
-    """``45 s``, ``7 min`` or ``2.5 h``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _state(population: Population) -> str:

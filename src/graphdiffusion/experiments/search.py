@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,13 +16,17 @@ from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..training.config import Config
-from ..training.memory import free_memory
-from ..training.problem import pick_device, read_data
-from .race import Outcome, Workshop, race
+from ..training.memory import chunk_size, free_memory
+from ..training.population import Population
+from ..training.problem import Member, pick_device, read_data
+from ..training.summary import duration
+from .race import Outcome, Workshop, race, rungs
 from .record import Book, Entry, Leaderboard, Plan
 from .space import Space, Trial, draw_trials
 
 Note = Callable[[str], None]
+
+TIMED_MEMBERS, TIMED_EPOCHS = 32, 3  # what the speed of a machine is told from
 
 
 def search(
@@ -64,6 +69,7 @@ def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: No
         for rung, score in outcome.rungs.items():
             earlier[rung].append(score)
     outcomes = list(done.values())
+    watcher(f"about {duration(estimate(workshop, book, left))} on this machine, by a few epochs of the start.")
     if left:
         outcomes += race(
             workshop,
@@ -77,6 +83,30 @@ def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: No
             note=watcher,
         )
     return conclude(book, workshop, outcomes, watcher)
+
+
+def estimate(workshop: Workshop, book: Book, trials: Sequence[Trial]) -> float:
+    """Seconds that the race of some trials and the finals take, from a few epochs of the first trial.
+
+    Trials are taken to cost what the first one costs; a budget of the race is kept.
+    """
+    plan = book.plan
+    config = trials[0].config if trials else book.config
+    problem = workshop.problem(config)
+    members = [Member(k, plan.race_seeds[0], k) for k in range(min(TIMED_MEMBERS, max(1, len(trials))))]
+    size = chunk_size(problem, config, len(members))
+    population = Population(problem, config, members[:size])
+    population.step()
+    started = time.perf_counter()
+    for _ in range(TIMED_EPOCHS):
+        population.step()
+    float(population.loss.sum())  # until the device has done it
+    each = (time.perf_counter() - started) / TIMED_EPOCHS / len(population)
+    epochs, before, racing = 0.0, 0, float(len(trials) * len(plan.race_seeds))
+    for rung in rungs(plan.grace, plan.reduction, config.epochs):
+        epochs += racing * (rung - before)
+        before, racing = rung, racing / plan.reduction
+    return min(each * epochs, plan.budget) + each * plan.finalists * plan.final_seeds * config.epochs
 
 
 def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watcher: Note) -> Leaderboard:

@@ -249,6 +249,13 @@ def _check_kinds(found: Any, kinds: Mapping[Any, type], what: str) -> None:
             raise TypeError(f"{name} of {what} is {reprlib.repr(value)}")
 
 
+def duration(seconds: float) -> str:
+    """``45 s``, ``7 min`` or ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
