@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,10 @@ def train_automatically(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
     )  # fmt: skip
+    if find_spec("matplotlib") is not None:
+        from ..report import plot_choice
+
+        plot_choice(out)
     print_choice(out, summary)
 
 

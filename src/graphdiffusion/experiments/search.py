@@ -69,7 +69,8 @@ def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: No
         for rung, score in outcome.rungs.items():
             earlier[rung].append(score)
     outcomes = list(done.values())
-    watcher(f"about {duration(estimate(workshop, book, left))} on this machine, by a few epochs of the start.")
+    needed = duration(estimate(workshop, book, left))
+    watcher(f"about {needed} on this machine, by a few epochs of the start.")
     if left:
         outcomes += race(
             workshop,

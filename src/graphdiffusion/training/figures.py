@@ -50,6 +50,7 @@ def _classes(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any
         {"class": name, "precision": float(p), "recall": float(r), "f1": float(f), "nodes": int(s)}
         for name, p, r, f, s in columns
     ]
+    result["reliability"] = reliability(wanted, found)
     result["confusion"] = metrics.confusion_matrix(wanted, chosen, labels=classes).tolist()
     return result
 
@@ -59,16 +60,29 @@ def _log_loss(wanted: NDArray, found: NDArray) -> float:
     return float(-np.log(np.clip(own, np.finfo(np.float64).tiny, None)).mean())
 
 
+def reliability(wanted: NDArray, found: NDArray) -> list[dict[str, float]]:
+    """Mean confidence, accuracy and number of nodes in each bin of confidence that has any."""
+    confidence = found.max(1)
+    right = found.argmax(1) == wanted
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return [
+        {
+            "confidence": float(confidence[own].mean()),
+            "accuracy": float(right[own].mean()),
+            "nodes": int(own.sum()),
+        }
+        for k in range(BINS)
+        if (own := place == k).any()
+    ]
+
+
 def calibration_error(wanted: NDArray, found: NDArray) -> float:
     """Expected calibration error: mean distance of confidence and accuracy over bins of confidence.
 
     Guo et al., On Calibration of Modern Neural Networks, ICML 2017.
     """
-    confidence = found.max(1)
-    right = found.argmax(1) == wanted
-    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(place, weights=right - confidence, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(wanted))
+    bins = reliability(wanted, found)
+    return sum(b["nodes"] * abs(b["accuracy"] - b["confidence"]) for b in bins) / len(wanted)
 
 
 def _numbers(names: list[str], wanted: Tensor, found: Tensor) -> dict[str, Any]:
