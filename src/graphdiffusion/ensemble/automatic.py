@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from ..training.problem import Member, Problems, member_splits, split_kind, spli
 from ..training.runs import Run, load_run
 from ..training.summary import Result
 from ..training.trainer import Trainer
-from .plan import Plan, fit_work
+from .plan import SIZES, Plan, fit_work, remaining, smaller
 from .portfolio import Candidate
 
 log = logging.getLogger("graphdiffusion")
@@ -76,6 +76,8 @@ class Automatic:
         device: Where to compute.
         folder: Keeps everything; what is finished there is not repeated.
         progress: Called on the way.
+        budget: Seconds; where they would not do, the rest of the plan is made smaller.
+        store: Keeps a plan that has been made smaller.
     """
 
     def __init__(
@@ -86,7 +88,10 @@ class Automatic:
         device: torch.device,
         folder: Path,
         progress: Progress | None = None,
+        budget: float = math.inf,
+        store: Callable[[Plan], None] = lambda plan: None,
     ) -> None:
+        self.budget, self.store = budget, store
         self.plan, self.base, self.data, self.folder, self.progress = plan, base, data, folder, progress
         self.problems = Problems(data, device)
         self.rounds = rounds_of(base, data)
@@ -97,20 +102,40 @@ class Automatic:
         """The standings of all candidates, those that are chosen, and the runs of the ensemble."""
         standings = [Standing(candidate) for candidate in self.plan.candidates]
         before = 0
-        for rung, (many, last) in enumerate(zip(self.plan.size.race, self._ends(), strict=True)):
+        for rung, last in enumerate(self._ends()):
+            self._cut(standings, rung)
             rounds = self.rounds[before:last]
-            for standing in standings[:many] if rounds else []:
+            for standing in standings[: self.plan.size.race[rung]] if rounds else []:
                 self._train(standing, f"{standing.candidate.name}-{rung + 1}", rounds)
             before = last
             standings = ranked(standings)
         if not math.isfinite(standings[0].score):
             raise SolverError(f"no candidate could be trained: {standings[0].failure}")
+        self._cut(standings, len(self.plan.size.race))
         chosen = self._chosen(standings)
         if self.plan.refit:
             runs = [self._refit(standing) for standing in chosen]
         else:
             runs = [run for standing in chosen for run in self._runs(standing)]
         return standings, chosen, runs
+
+    def _cut(self, standings: Sequence[Standing], rung: int) -> None:
+        """Make the plan from a rung on as small as the time left demands, and store it."""
+        if math.isinf(self.budget) or not self.done:
+            return
+        passed = time.monotonic() - self.started
+        left = (self.budget - passed) * self.done / passed  # in multiplications
+        each = [
+            fit_work(self.problems.of(config), config)
+            for config in (s.candidate.config(self.base) for s in standings)
+        ]
+        for size in (self.plan.size, *SIZES):
+            if remaining(size, each, rung, len(self.rounds), self.plan.refit) <= left:
+                break
+        size = smaller(self.plan.size, size, rung)
+        if size != self.plan.size:
+            self.plan = replace(self.plan, size=size)
+            self.store(self.plan)
 
     def _chosen(self, standings: Sequence[Standing]) -> list[Standing]:
         """The best candidate, and the next ones that validation cannot tell from it.

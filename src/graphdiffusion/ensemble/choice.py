@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..training.problem import load_problem, pick_device, split_kind, splits_of
 from ..training.summary import describe_split, device_name
 from .automatic import Automatic, Progress, rounds_of
 from .baselines import baselines
-from .folder import open_choice, write_summary
+from .folder import open_choice, write_plan, write_summary
 from .plan import WORK, Plan, make_plan, speed
 from .portfolio import KEPT, Candidate, portfolio
 
@@ -70,7 +71,9 @@ def choose(
         return make_plan(problem, base, tried, len(rounds_of(base, data)), refit, most)
 
     with open_choice(folder, base, data, make, resume) as plan:
-        automatic = Automatic(plan, base, data, device, folder, progress)
+        left = math.inf if resume else budget  # a plan that goes on is carried out as it is stored
+        store = partial(write_plan, folder, base, data)
+        automatic = Automatic(plan, base, data, device, folder, progress, left, store)
         standings, chosen, runs = automatic.run()
         temperature, figures = automatic.assess(chosen)
         problem = runs[0].problem
@@ -102,7 +105,7 @@ def choose(
             ],
             "split": describe_split(first.candidate.config(base), problem, first.results),
             "refit": plan.refit,
-            "plan": {"work": plan.work, "size": asdict(plan.size)},
+            "plan": {"work": plan.work, "size": asdict(automatic.plan.size)},
             "nodes": problem.graph.num_nodes,
             "edges": problem.edges_before,
             "features": problem.in_channels,

@@ -64,11 +64,11 @@ def open_choice(
             check_same(folder, data)
         else:
             plan = make()
-            write_plan(folder, base, plan, data)
+            write_plan(folder, base, data, plan)
         yield plan
 
 
-def write_plan(folder: Path, base: Config, plan: Plan, data: Data) -> None:
+def write_plan(folder: Path, base: Config, data: Data, plan: Plan) -> None:
     options = {name: value for name, value in base.to_dict().items() if name in KEPT}
     about = {"format": FORMAT, "options": options, "plan": plan.to_dict(), "data": data_digests(data)}
     write_json(folder / PLAN, "plan", about)

@@ -108,14 +108,36 @@ def make_plan(
     most: float = WORK,
 ) -> Plan:
     """The largest plan whose work is at most ``most``; at least one training of the first candidate."""
+    each = [fit_work(problem, c.config(base)) for c in candidates]
     for size in SIZES:
-        chosen = list(candidates[: size.race[0]])
-        each = [fit_work(problem, c.config(base)) for c in chosen]
-        # the dearest ones may win
-        dearest = sorted(each, reverse=True)
-        work = sum(each) + (sum(dearest[: size.race[1]]) if splits > 1 else 0.0)
-        work += sum(dearest[: size.race[2]]) * max(0, splits - 2)
-        work += sum(dearest[: size.chosen]) * size.fits * refit
+        work = remaining(size, each, 0, splits, refit)
         if work <= most:
             break
-    return Plan(chosen, size, splits, refit, work)
+    return Plan(list(candidates[: size.race[0]]), size, splits, refit, work)
+
+
+def remaining(size: Size, each: Sequence[float], rung: int, splits: int, refit: bool) -> float:
+    """Work of a plan from a rung of the race on.
+
+    Args:
+        each: Work of one training of each candidate, in the order in which they stand.
+        rung: From 0; beyond the race there are the last fits alone.
+    """
+    rounds = (1, 1, max(0, splits - 2)) if splits > 1 else (1, 0, 0)
+    total = 0.0
+    for place, (many, times) in enumerate(zip(size.race, rounds, strict=True)):
+        if place >= rung:
+            # who goes on is not known yet: it may be the dearest ones
+            chosen = each[:many] if place == rung else sorted(each[: size.race[rung]], reverse=True)[:many]
+            total += times * sum(chosen)
+    dearest = sorted(each[: size.race[min(rung, len(size.race) - 1)]], reverse=True)
+    return total + refit * size.fits * sum(dearest[: size.chosen])
+
+
+def smaller(old: Size, new: Size, rung: int) -> Size:
+    """The old size up to a rung, the smaller of both from there on."""
+    race = [
+        a if place < rung else min(a, b)
+        for place, (a, b) in enumerate(zip(old.race, new.race, strict=True))
+    ]
+    return Size((race[0], race[1], race[2]), min(old.chosen, new.chosen), min(old.fits, new.fits))
