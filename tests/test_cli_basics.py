@@ -17,7 +17,8 @@ from graphdiffusion.registry import registries
 from graphdiffusion.training.choices import all_options
 
 SMALL = [
-    "--preset", "none", "--split", "random", "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2", "--epochs", "3",
+    "--preset", "none", "--split", "random",
+    "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2", "--epochs", "3",
     "--per-class", "4", "--splits", "2", "--device", "cpu",
 ]  # fmt: skip
 CLASSES = ("apple", "pear", "plum")

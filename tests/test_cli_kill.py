@@ -19,6 +19,7 @@ from graphdiffusion.cli import main
 
 KILLS = 10
 OPTIONS = [
+    "--preset", "none", "--split", "random",
     "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2", "--per-class", "4",
     "--splits", "3", "--epochs", "150", "--device", "cpu",
 ]  # fmt: skip

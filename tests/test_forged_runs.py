@@ -91,15 +91,26 @@ SUMMARIES = {
     "edges are a text": put("edges_given", "many"),
     "seconds are a list": put("seconds", []),
     "no checksum of the metrics": drop("metrics"),
+    "no task": drop("task"),
+    "a split that is a text": put("split", "random"),
+    "figures are a list": put("figures", []),
+    "a score without metric": drop("test", "metric"),
 }
 MODELS = {
     "a huge seed": put("members", 0, "init", 10**30),
     "a huge time": put("members", 0, "time", 10**400),
     "a truth for a number": put("members", 0, "split", True),
-    "many classes": lambda note: note.update(classes=30_000_000, class_names=None),
-    "very many classes": put("classes", 10**30),
-    "no classes": put("classes", 0),
-    "classes are a fraction": put("classes", 3.5),
+    "many classes": lambda note: note.update(outputs=30_000_000, class_names=None),
+    "very many classes": put("outputs", 10**30),
+    "no classes": put("outputs", 0),
+    "classes are a fraction": put("outputs", 3.5),
+    "an unknown task": put("task", "ranking"),
+    "a task of two": put("task", ["classification", "regression"]),
+    "another task": put("task", "regression"),
+    "no temperature": drop("temperature"),
+    "a temperature of zero": put("temperature", 0.0),
+    "a huge temperature": put("temperature", 1e300),
+    "target names": put("target_names", list("abc")),
     "many features": put("in_channels", 2**31 - 1),
     "very many features": put("in_channels", 10**30),
     "two members of one number": put("members", 1, "number", 0),
@@ -163,7 +174,7 @@ def test_checkpoints(templates, monkeypatch, capsys):
 
 
 def test_chunks(templates, monkeypatch, capsys):
-    for change in (put("results", 0, "val", -0.5), put("results", 0, "test", 1.5), put("seconds", 10**400)):
+    for change in (put("results", 0, "val", 1.5), put("results", 0, "test", 1.5), put("seconds", 10**400)):
         monkeypatch.chdir(templates.restore("stopped"))
         forge_note("chunks/00000.safetensors", change)
         tried(capsys, ALL[2:], "run/chunks/00000.safetensors was not written by a training")

@@ -108,22 +108,22 @@ def _numbers(names: list[str], wanted: Tensor, found: Tensor) -> dict[str, Any]:
 
 def _labels(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any]:
     chosen = found > 0.5
-    precision, recall, f1, support = metrics.precision_recall_fscore_support(
-        wanted, chosen, average=None, zero_division=0
-    )
-    varied = wanted.any(0) & ~wanted.all(0)
-    columns = zip(names, precision, recall, f1, support, strict=True)
+    # label by label: scikit-learn takes a single column for two classes
+    each: list[dict[str, Any]] = []
+    for name, own, said in zip(names, wanted.T, chosen.T, strict=True):
+        precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+            own, said, average="binary", zero_division=0
+        )
+        shares = {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+        each.append({"label": name, **shares, "nodes": int(own.sum())})
     result: dict[str, Any] = {
-        "micro_f1": float(metrics.f1_score(wanted, chosen, average="micro", zero_division=0)),
-        "macro_f1": float(f1.mean()),
+        "micro_f1": float(metrics.f1_score(wanted.ravel(), chosen.ravel(), zero_division=0)),
+        "macro_f1": float(np.mean([entry["f1"] for entry in each])),
         "all_right": float((wanted == chosen).all(1).mean()),
     }
-    if varied.any():
-        result["roc_auc"] = float(
-            metrics.roc_auc_score(wanted[:, varied], found[:, varied], average="macro")
-        )
-    result["per_label"] = [
-        {"label": name, "precision": float(p), "recall": float(r), "f1": float(f), "nodes": int(s)}
-        for name, p, r, f, s in columns
-    ]
+    varied = [k for k, own in enumerate(wanted.T) if own.any() and not own.all()]
+    if varied:
+        areas = [metrics.roc_auc_score(wanted[:, k], found[:, k]) for k in varied]
+        result["roc_auc"] = float(np.mean(areas))
+    result["per_label"] = each
     return result
