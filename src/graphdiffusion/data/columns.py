@@ -143,7 +143,7 @@ def _checked(table: Table) -> list[str]:
     header = table.header or []
     if len(header) != table.width:
         raise DataError(
-            f"{table.name}: the header has {len(header)} columns, but {table.unit} {table.places[0]} has "
+            f"{table.name}: the header has {len(header)} columns, but {table.unit} {table.place(0)} has "
             f"{table.width}; name every column"
         )
     names = lower(header)

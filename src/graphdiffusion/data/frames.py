@@ -39,7 +39,7 @@ def read_frame(frame: Any, name: str, text_columns: TextColumns) -> Table:
     x = np.empty((rows, len(rest)), dtype=np.float32)
     for j, k in enumerate(rest):
         x[:, j] = _finite(load(k), partial(_cell, name, 0, column_label(k, names[k])))
-    return Table(name, "row", len(names), range(1, rows + 1), columns, x, names)
+    return Table(name, "row", len(names), rows, columns, x, names)
 
 
 def _cell(file: str, start: int, label: str, i: int) -> str:
@@ -94,7 +94,7 @@ class _Parquet:
             del content
             rest = {k: fields[k].name for k in range(len(names)) if k not in chosen}
             x = self._numbers(file, rest, rows)
-        return Table(name, "row", len(names), range(1, rows + 1), columns, x, names)
+        return Table(name, "row", len(names), rows, columns, x, names)
 
     def _numbers(self, file: Any, fields: dict[int, str], rows: int) -> NDArray[np.float32]:
         """The columns `fields`, by their positions, as (rows, columns); some rows are decoded at a time."""
@@ -136,15 +136,22 @@ class _Parquet:
         chunks = column.chunks if isinstance(column, self.pa.ChunkedArray) else [column]
         index, codes = Index(), []
         for chunk in chunks:
-            if not types.is_dictionary(kind):
-                codes.append(
-                    np.array([index["" if v is None else str(v)] for v in chunk.to_pylist()], np.int64)
-                )
-                continue
-            own = [index["" if v is None else str(v)] for v in chunk.dictionary.to_pylist()]
-            places = chunk.indices.fill_null(len(own)).to_numpy(False)
-            codes.append(np.array([*own, index[""]], dtype=np.int64)[places])
+            if types.is_dictionary(kind):
+                own = np.append(_codes(chunk.dictionary, index), index[""] if chunk.null_count else 0)
+                codes.append(own[chunk.indices.fill_null(len(own) - 1).to_numpy(False)])
+            else:
+                codes.append(_codes(chunk, index))
         return Texts.of(np.concatenate(codes) if codes else np.empty(0, np.int64), index)
+
+
+def _codes(values: Any, index: Index) -> NDArray[np.int64]:
+    """Numbers of the texts of an Arrow array; they are taken some at a time, not to be held twice."""
+    codes = np.empty(len(values), dtype=np.int64)
+    step = max(1, _CELLS * len(values) // max(1, values.nbytes))
+    for start in range(0, len(values), step):
+        part = values.slice(start, step).to_pylist()
+        codes[start : start + step] = [index["" if v is None else str(v).strip()] for v in part]
+    return codes
 
 
 def _check_names(names: Sequence[str], file: str) -> None:

@@ -43,7 +43,7 @@ def edge_header(table: Table, known: Known, notes: list[str]) -> Table:
         return table
     names = lower(table.first)
     ends = [k for k, name in enumerate(names) if name not in WEIGHT_WORDS][:2]
-    if len(ends) < 2 or len(names) != table.width or not len(table.places):
+    if len(ends) < 2 or len(names) != table.width or not table.rows:
         words = _has(names, SOURCE_WORDS) and _has(names, TARGET_WORDS)
         return table.with_header() if words else table.without_header()
     columns = [table.texts(k) for k in ends]
@@ -57,7 +57,7 @@ def edge_header(table: Table, known: Known, notes: list[str]) -> Table:
     if again:
         return table.without_header()
     cells = " and ".join(repr(table.first[k]) for k in ends)
-    place = f"{table.name}, {table.unit} {table.first_place}"
+    place = f"{table.name}, {table.unit} {table.place(-1)}"
     others = [value for column in columns for value in column.values]
     if _unknown_here(table.first[ends[0]], others, known) and table.first[ends[1]] not in known.ids:
         notes.append(f"{place}: {cells} are taken as names of columns, because no such nodes are known")
@@ -84,7 +84,7 @@ def feature_header(table: Table, known: Known, notes: list[str]) -> Table:
         return table.with_header()
     if table.width != len(names):
         raise DataError(
-            f"{table.name}: the header has {len(names)} columns, but {table.unit} {table.places[0]} has "
+            f"{table.name}: the header has {len(names)} columns, but {table.unit} {table.place(0)} has "
             f"{table.width}; name every column"
         )
     ids = next(iter(table.columns))
@@ -92,11 +92,11 @@ def feature_header(table: Table, known: Known, notes: list[str]) -> Table:
     words = bool(rest) and not any(name == "" or number(name) is not None for name in rest)
     if words or names[ids] in (*ID_WORDS, *ID_IN_FRONT) or is_long(names):
         return table.with_header()
-    if len(table.places) and _first_is_no_integer(table, [ids]):
+    if table.rows and _first_is_no_integer(table, [ids]):
         return table.with_header()
-    if len(table.places) and _unknown_here(table.first[ids], table.texts(ids).values, known):
+    if table.rows and _unknown_here(table.first[ids], table.texts(ids).values, known):
         notes.append(
-            f"{table.name}, {table.unit} {table.first_place}: taken as names of columns, because no node "
+            f"{table.name}, {table.unit} {table.place(-1)}: taken as names of columns, because no node "
             f"{table.first[ids]!r} is known"
         )
         return table.with_header()
@@ -110,14 +110,14 @@ def label_header(table: Table, known: Known, notes: list[str]) -> Table:
     names = lower(table.first)
     strong = (*ID_WORDS, *LABEL_WORDS)
     words = names[0] in ID_IN_FRONT or any(name in strong or name.startswith("split") for name in names)
-    if not len(table.places) or len(names) != table.width:
+    if not table.rows or len(names) != table.width:
         return table.with_header() if words else table.without_header()
     again = any(table.first[k] in table.texts(k).values for k in range(table.width) if names[k])
     if words and not again:
         return table.with_header()
     if _first_is_no_integer(table, [0]):
         return table.with_header()
-    place = f"{table.name}, {table.unit} {table.first_place}"
+    place = f"{table.name}, {table.unit} {table.place(-1)}"
     if not again and _unknown_here(table.first[0], table.texts(0).values, known):
         notes.append(f"{place}: taken as names of columns, because no node {table.first[0]!r} is known")
         return table.with_header()

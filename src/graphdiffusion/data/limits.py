@@ -25,7 +25,7 @@ NODE_BYTES = 300
 EDGE_BYTES = 400
 CELL_BYTES = 200
 NUMBER_BYTES = 16  # of a cell of a column of numbers
-TEXT_BYTES = 8  # for each byte of a text file: the bytes, the string, and csv's copy of it
+TEXT_BYTES = 8  # for each byte of a line of a text file: the bytes, the string, and csv's copy of it
 # For each byte of a Parquet file, decoded: pyarrow's pages and arrays, and the string, which takes four
 # bytes a character as soon as one of them is an emoji.
 PARQUET_BYTES = 10

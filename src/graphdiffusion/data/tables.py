@@ -29,10 +29,11 @@ class Texts:
     def of(cls, codes: NDArray[np.int64], raw: Iterable[str]) -> "Texts":
         """Strip the values, merge those that become equal, and drop those that do not occur."""
         texts, index = list(raw), Index()
-        numbers = np.full(len(texts), -1, dtype=np.int64)
-        for k in np.flatnonzero(np.bincount(codes, minlength=len(texts))).tolist():
-            numbers[k] = index[texts[k].strip()]
-        return cls(numbers[codes] if codes.size else codes, list(index))
+        used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
+        stripped = (texts[k].strip() for k in used.tolist())
+        numbers = np.zeros(len(texts), dtype=np.int64)
+        numbers[used] = np.fromiter(map(index.__getitem__, stripped), dtype=np.int64, count=used.size)
+        return cls(numbers[codes], list(index))
 
     def cell(self, i: int) -> str:
         return self.values[self.codes[i]]
@@ -55,22 +56,23 @@ class Table:
     """Some columns by their position, as texts or as stored numbers, and all others as float32 in `x`.
 
     `header` are the names of the columns, None where there are none. `first` is the first row of a text
-    file as long as it is not known whether it is a header: it is not among the rows.
+    file as long as it is not known whether it is a header: it is not among the rows. `place` gives the
+    number of a row in an error message.
     """
 
     name: str
     unit: str
     width: int
-    places: Sequence[int] | NDArray[np.int64]
+    rows: int
     columns: dict[int, Texts | NDArray]
     x: NDArray[np.float32]
     header: list[str] | None = None
     first: list[str] | None = None
-    first_place: int = 1
+    place: Callable[[int], int] = lambda i: i + 1
 
     def where(self, i: int) -> str:
-        """`"edges.csv, line 17"` for row i."""
-        return f"{self.name}, {self.unit} {self.places[i]}"
+        """`"edges.csv, line 17"` for row i, -1 for the first row of a text file that is kept apart."""
+        return f"{self.name}, {self.unit} {self.place(i)}"
 
     def label(self, k: int) -> str:
         """How an error message names column k."""
@@ -101,7 +103,7 @@ class Table:
 
     def with_header(self) -> "Table":
         """The first row names the columns."""
-        if not len(self.places):
+        if not self.rows:
             raise DataError(f"{self.name} has a header but no rows")
         return replace(self, header=self.first, first=None)
 
@@ -110,13 +112,13 @@ class Table:
         first = self.first or []
         if len(first) != self.width:
             raise DataError(
-                f"{self.where(0)}: expected {len(first)} columns as in {self.unit} {self.first_place}, "
+                f"{self.where(0)}: expected {len(first)} columns as in {self.unit} {self.place(-1)}, "
                 f"found {self.width}"
             )
         columns: dict[int, Texts | NDArray] = {k: _with(first[k], self.texts(k)) for k in self.columns}
         rest = [k for k in range(self.width) if k not in columns]
-        places = np.concatenate([[self.first_place], self.places]).astype(np.int64)
-        table = replace(self, places=places, columns=columns, first=None)
+        place = self.place
+        table = replace(self, rows=self.rows + 1, columns=columns, first=None, place=lambda i: place(i - 1))
         row = parse([first[k] for k in rest], rest, lambda i, k: f"{table.where(i)}, {table.label(k)}")
         return replace(table, x=np.concatenate([row, self.x]))
 

@@ -2,27 +2,27 @@
 
 import csv
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphdiffusion.data.foreign import reason
-from graphdiffusion.data.limits import CELL_BYTES, TEXT_BYTES, check_memory
+from graphdiffusion.data.limits import CELL_BYTES, NUMBER_BYTES, TEXT_BYTES, check_memory
 from graphdiffusion.data.tables import Index, Table, TextColumns, Texts, column_label, number, parse
 from graphdiffusion.errors import DataError
 
-_CELLS = 1 << 17  # read at a time
+# Read at a time. More rows would keep the garbage collector busy.
+_ROWS, _CELLS = 500, 1 << 17
 
 
 def read_text(path: Path, text_columns: TextColumns) -> Table:
     """The rows of a .csv or .tsv file but the blank ones; the first is kept apart, see `Table.first`."""
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
-        _check_size(path, separator)
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _Columns(path.name, _rows(file, separator, path.name), text_columns).read()
+        cells = _count_cells(path)
+        return _Reader(path, text_columns, cells).read()
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path.name}, line {_line_of_bad_bytes(path)}: the bytes are not UTF-8 text; "
@@ -32,14 +32,22 @@ def read_text(path: Path, text_columns: TextColumns) -> Table:
         raise DataError(f"{path.name} cannot be read ({reason(error)})") from error
 
 
-def _check_size(path: Path, separator: str) -> None:
-    """Refuse a file that would take too much memory; its cells are counted without holding it."""
-    size, cells = path.stat().st_size, 1
-    check_memory(TEXT_BYTES * size, path.name)
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def _count_cells(path: Path) -> int:
+    """At most so many cells are in the file, which is not held; a line that is too long is refused."""
+    check_memory(path.stat().st_size, path.name)
+    cells, line, longest = 1, 0, 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
-            cells += block.count(separator.encode()) + block.count(b"\n")
-    check_memory(cells * CELL_BYTES, f"{path.name}: a table of {cells:,} cells")
+            lines = block.split(b"\n")
+            longest = max(longest, line + len(lines[0]), *map(len, lines[1:]), 0)
+            line = len(lines[-1]) + (line if len(lines) == 1 else 0)
+            cells += block.count(_separator(path).encode()) + len(lines) - 1
+    check_memory(TEXT_BYTES * longest, f"{path.name}: a line of {longest:,} bytes")
+    return cells
 
 
 def _line_of_bad_bytes(path: Path) -> int:
@@ -51,75 +59,74 @@ def _line_of_bad_bytes(path: Path) -> int:
     return 1
 
 
-def _rows(file: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and cells of the rows that are not blank."""
-    reader = csv.reader(file, delimiter=separator, strict=True)
-    try:
-        for row in reader:
-            if len(row) > 1 or (row and row[0].strip()):
-                yield reader.line_num, row
-    except csv.Error as error:
-        raise DataError(f"{name}, line {reader.line_num}: {reason(error)}") from error
+def _blocks(path: Path, size: int) -> Iterator[tuple[int, list[list[str]]]]:
+    """Rows that are not blank, taken from `size` at a time, and the number of the last line read."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=_separator(path), strict=True)
+        try:
+            while block := list(islice(reader, size)):
+                yield reader.line_num, [row for row in block if len(row) > 1 or "".join(row).strip()]
+        except csv.Error as error:
+            raise DataError(f"{path.name}, line {reader.line_num}: {reason(error)}") from error
 
 
-class _Columns:
-    """Gathers the cells of rows, and turns them into columns whenever there are enough."""
+class _Reader:
+    """Takes a file in blocks of rows, and adds the cells of each block to the columns."""
 
-    def __init__(self, name: str, rows: Iterator[tuple[int, list[str]]], text_columns: TextColumns) -> None:
-        self.name, self.rows = name, rows
-        self.first_place, first = next(rows, (0, []))
-        if not first:
-            raise DataError(f"{name} is empty")
-        self.first = [cell.strip() for cell in first]
-        self.chosen = text_columns(self.first)
-        self.places = array("q")
-        self.cells: list[str] = []
-        self.done = 0  # rows that are in columns
+    def __init__(self, path: Path, text_columns: TextColumns, cells: int) -> None:
+        self.path, self.name = path, path.name
+        rows = list(islice(chain.from_iterable(block for _, block in _blocks(path, 1)), 2))
+        if not rows:
+            raise DataError(f"{path.name} is empty")
+        self.first = [cell.strip() for cell in rows[0]]
+        in_r = len(rows[-1]) == len(rows[0]) + 1  # R writes no name for the column of ids
+        self.width = len(rows[-1]) if in_r else len(rows[0])
+        chosen = text_columns(self.first)
+        self.rest = [k for k in range(self.width) if k not in chosen]
+        self.codes = {k: array("q") for k in range(self.width) if k in chosen}
+        self.index = Index()  # of all columns: the two ends of edges are the same nodes
+        size = cells * (len(self.codes) * CELL_BYTES + len(self.rest) * NUMBER_BYTES) // self.width
+        check_memory(size, f"{self.name}: a table of {cells:,} cells")
+        self.parts: list[NDArray[np.float32]] = [np.empty((0, len(self.rest)), dtype=np.float32)]
+        self.rows = 0
 
     def read(self) -> Table:
-        place, row = next(self.rows, (0, []))
-        in_r = len(row) == len(self.first) + 1  # R writes no name for the column of ids
-        self.width = width = len(row) if in_r else len(self.first)
-        texts = [k for k in range(width) if k in self.chosen]
-        self.rest = [k for k in range(width) if k not in self.chosen]
-        self.index = {k: Index() for k in texts}
-        self.codes = {k: array("q") for k in texts}
-        self.blocks: list[NDArray[np.float32]] = [np.empty((0, len(self.rest)), dtype=np.float32)]
-        while row:
-            if len(row) != width:
-                raise DataError(
-                    f"{self.name}, line {place}: expected {width} columns as in line "
-                    f"{self.first_place if len(self.first) == width else self.places[0]}, found {len(row)}"
-                )
-            self.cells += row
-            self.places.append(place)
-            if len(self.cells) >= _CELLS:
-                self._flush()
-            place, row = next(self.rows, (0, []))
-        self._flush()
-        blocks, self.blocks = self.blocks, []
+        start = 1  # the first row is kept apart
+        for _, block in _blocks(self.path, min(_ROWS, 1 + _CELLS // self.width)):
+            self._add(block[start:])
+            start = 0 if block else start
         columns: dict[int, Texts | NDArray] = {
-            k: Texts.of(np.frombuffer(self.codes[k], dtype=np.int64), index)
-            for k, index in self.index.items()
+            k: Texts.of(np.array(codes, dtype=np.int64), self.index) for k, codes in self.codes.items()
         }
+        x = np.concatenate(self.parts)
         return Table(
-            self.name, "line", width, np.frombuffer(self.places, dtype=np.int64), columns,
-            np.concatenate(blocks), first=self.first, first_place=self.first_place,
-        )  # fmt: skip
+            self.name, "line", self.width, self.rows, columns, x, first=self.first, place=self._line
+        )
 
-    def _flush(self) -> None:
-        cells, width = self.cells, self.width
-        for k, index in self.index.items():
-            self.codes[k].extend(map(index.__getitem__, cells[k::width]))
-        for k in sorted(self.index, reverse=True):
+    def _add(self, block: list[list[str]]) -> None:
+        for i, row in enumerate(block):
+            if len(row) != self.width:
+                as_first = -1 if len(self.first) == self.width else 0
+                raise DataError(
+                    f"{self.name}, line {self._line(self.rows + i)}: expected {self.width} columns as in "
+                    f"line {self._line(as_first)}, found {len(row)}"
+                )
+        cells, width = list(chain.from_iterable(block)), self.width
+        for k, codes in self.codes.items():
+            codes.extend(map(self.index.__getitem__, cells[k::width]))
+        for k in sorted(self.codes, reverse=True):
             del cells[k::width]
             width -= 1
-        if self.rest and cells:
-            self.blocks.append(parse(cells, self.rest, self._where))
-        self.done = len(self.places)
-        cells.clear()
+        if width and cells:
+            self.parts.append(parse(cells, self.rest, self._where))
+        self.rows += len(block)
 
     def _where(self, i: int, k: int) -> str:
-        """Row i of those that are not yet in columns; the first row names the column if it holds a word."""
+        """Row i of a block; the first row of the file names the column if it holds a word."""
         name = self.first[k] if len(self.first) == self.width and number(self.first[k]) is None else ""
-        return f"{self.name}, line {self.places[self.done + i]}, {column_label(k, name)}"
+        return f"{self.name}, line {self._line(self.rows + i)}, {column_label(k, name)}"
+
+    def _line(self, i: int) -> int:
+        """The line of row i, found by reading again: it is needed for messages only."""
+        lines = (line for line, block in _blocks(self.path, 1) if block)
+        return next(islice(lines, i + 1, None), 0)
