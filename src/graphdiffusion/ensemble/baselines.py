@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,25 @@ from ..configs import read_preset
 from ..nn import SparseFeatures
 from ..training.config import Config
 from ..training.population import Population
-from ..training.problem import Member, Problem, Problems, member_splits
+from ..training.problem import Member, Problem, Problems, member_splits, split_kind
 from ..training.tasks import Task
 
 
-def baselines(problems: Problems, base: Config, member: Member) -> dict[str, float]:
-    """Scores of simple methods on one split: on its test nodes, or without these on validation nodes.
+def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dict[str, float]:
+    """Mean scores of simple methods on the nodes that the figures of a choice are over.
 
-    The majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where
-    there is a test part; an MLP and a GCN with their usual settings validate.
+    These are the test nodes of the splits, or without a test part the validation nodes of all folds. The
+    majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where there
+    is a test part; an MLP and a GCN with their usual settings validate.
     """
+    splits = list({member.split: member for member in rounds}.values())
+    if split_kind(base, problems.data) == "shares":
+        splits = splits[:1]  # all have the same test part
+    each = [_on_split(problems, base, member) for member in splits]
+    return {name: fmean(scores[name] for scores in each) for name in each[0]}
+
+
+def _on_split(problems: Problems, base: Config, member: Member) -> dict[str, float]:
     found: dict[str, float] = {}
     problem = problems.of(base)
     split = member_splits(base, problem.data, [member])

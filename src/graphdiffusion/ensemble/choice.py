@@ -77,7 +77,7 @@ def choose(
         standings, chosen, runs = automatic.run()
         temperature, figures = automatic.assess(chosen)
         problem = runs[0].problem
-        simple = baselines(automatic.problems, base, automatic.rounds[0]) if compare else {}
+        simple = baselines(automatic.problems, base, automatic.rounds) if compare else {}
         first = chosen[0]
         summary = {
             "data": base.data,
