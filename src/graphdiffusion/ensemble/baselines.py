@@ -28,8 +28,8 @@ def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dic
     """Mean scores of simple methods on the nodes that the figures of a choice are over.
 
     These are the test nodes of the splits, or without a test part the validation nodes of all folds. The
-    majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where there
-    is a test part; an MLP and a GCN with their usual settings validate.
+    majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where
+    there is a test part; an MLP and a GCN with their usual settings validate.
     """
     splits = list({member.split: member for member in rounds}.values())
     if split_kind(base, problems.data) == "shares":

@@ -212,7 +212,10 @@ class GRAND(Model):
         layer, hidden = self.diffusion, self.encoder.weight.shape[0]
         steps = layer.solver.held(layer.initial_time)
         # the gradient of a learnt matrix takes as much again as the product, and gathers both ends
-        each = 3 if any(p.requires_grad for p in layer.equation.parameters() if p.dim() > 1) else 1
+        learnt = any(
+            p.requires_grad and p.dim() > 1 and min(p.shape) > 1 for p in layer.equation.parameters()
+        )
+        each = 3 if learnt else 1  # coefficients have one row
         weights = sum(p.numel() for p in self.parameters()) - self.encoder.weight.numel()
         return float(
             entries * hidden + nodes * (weights + 8 * hidden) + each * steps * edges * layer.channels
