@@ -29,6 +29,7 @@ from graphdiffusion.data import (
     datasets,
     given_split,
     load_data,
+    number_of_splits,
     random_split,
     rawfiles,
     sources,
@@ -102,6 +103,72 @@ def test_whole_graph(name, home):
     assert (data.num_nodes, data.edge_index.size(1)) == (info.all_nodes, 2 * info.all_edges)
     assert_tidy(data)
     check_data(data)
+
+
+HETEROPHILOUS = ("actor", "chameleon", "squirrel", "texas", "wisconsin", "cornell")
+
+
+@needs_data
+@pytest.mark.skipif(not (ROOT / "heterophilous").is_dir(), reason="the heterophilous sets are not at hand")
+@pytest.mark.parametrize("name", HETEROPHILOUS)
+def test_heterophilous(name, home):
+    """The whole graph, undirected, with ten splits that take every node."""
+    info = DATASETS[name]
+    data = load_data(name, ROOT)
+    assert (data.num_nodes, data.edge_index.size(1), data.x.size(1)) == (
+        info.nodes,
+        2 * info.edges,
+        info.features,
+    )
+    assert (data.num_nodes, data.task) == (info.all_nodes, "classification")
+    assert_tidy(data)
+    with np.load(ROOT / info.raw / info.files[0]) as stored:
+        assert np.array_equal(to_dense(data.x).numpy(), stored["node_features"])
+        assert np.array_equal(data.val_mask.numpy(), stored["val_masks"].T)
+        pairs = {(min(e), max(e)) for e in stored["edges"].tolist()}
+    assert pairs == {(i, j) for i, j in data.edge_index.T.tolist() if i < j}
+    assert number_of_splits(data) == 10
+    for k in range(10):
+        split = given_split(data, k)
+        assert bool((split.train | split.val | split.test).all())
+        shares = [float(mask.float().mean()) for mask in (split.train, split.val, split.test)]
+        assert shares == pytest.approx([0.48, 0.32, 0.2], abs=0.03)
+
+
+def test_heterophilous_arrays(tmp_path, home, monkeypatch):
+    """Four nodes and two splits, and arrays that do not fit together."""
+    info = dataclasses.replace(
+        DATASETS["texas"], nodes=4, all_nodes=4, edges=3, all_edges=3, features=2, classes=2, sums=()
+    )
+    monkeypatch.setattr(datasets, "dataset_info", lambda name: info)
+    (tmp_path / "heterophilous").mkdir()
+    arrays = {
+        "node_features": np.eye(4, 2, dtype=np.float32),
+        "node_labels": np.array([0, 1, 0, 1]),
+        "edges": np.array([[1, 0], [1, 2], [3, 2]]),
+        **{
+            f"{part}_masks": np.eye(4, dtype=bool)[[k, k + 1]]
+            for k, part in enumerate(("train", "val", "test"))
+        },
+    }
+    np.savez(tmp_path / "heterophilous" / "texas.npz", **arrays)
+    data = load_data("texas", tmp_path)
+    assert data.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
+    assert data.val_mask.tolist() == [[False, False], [True, False], [False, True], [False, False]]
+    for key, wrong in (
+        ("edges", np.array([[0, 4]])),
+        ("edges", np.array([[0, -1]])),
+        ("edges", np.array([[0, 1, 2]])),
+        ("node_labels", np.zeros(3, int)),
+        ("val_masks", np.ones((2, 3), bool)),
+        ("test_masks", np.ones((2, 4), int)),
+        ("node_features", np.ones(4, np.float32)),
+    ):
+        np.savez(tmp_path / "heterophilous" / "texas.npz", **{**arrays, key: wrong})
+        with pytest.raises(
+            DataError, match=r"texas.npz: its features, labels, edges and masks are not of one graph"
+        ):
+            load_data("texas", tmp_path)
 
 
 @needs_data

@@ -3,6 +3,7 @@
 from graphdiffusion.data.catalogue import DATASETS, DatasetInfo, dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
 from graphdiffusion.data.datasets import find_raw, load_data
+from graphdiffusion.data.objects import from_igraph, from_networkx
 from graphdiffusion.data.reader import open_data, read_folder, read_graph
 from graphdiffusion.data.splits import (
     Split,
@@ -26,6 +27,8 @@ __all__ = [
     "deal_again",
     "default_development",
     "find_raw",
+    "from_igraph",
+    "from_networkx",
     "given_split",
     "is_dataset",
     "labelled",

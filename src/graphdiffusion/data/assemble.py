@@ -8,16 +8,67 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
+from graphdiffusion.data.check import check_data
+from graphdiffusion.data.inputs import Edges, Features, Labels
 from graphdiffusion.data.labels import Targets
+from graphdiffusion.data.limits import check_graph
 from graphdiffusion.data.structure import MASKS, csr_tensor, feature_tensor, tidy_edges
-from graphdiffusion.data.tables import Texts
+from graphdiffusion.data.tables import Texts, sorted_names
 from graphdiffusion.errors import DataError
 
 
-def positions(
+def join(
+    edges: Edges, features: Features | None, labels: Labels | None, directed: bool, notes: list[str]
+) -> Data:
+    """The three parts as a graph. Nodes are in the order of a source that declares them, else sorted."""
+    node_ids, owner = _node_ids(edges, features, labels)
+    check_graph(len(node_ids), len(edges.source.codes), edges.file)
+    index = {node: i for i, node in enumerate(node_ids)}
+    places = _positions([edges.source, edges.target], index, edges.where, owner)
+    x = None if features is None else _rows(features, index, notes)
+    data = assemble(places, edges.weight, x, node_ids, edges.where, edges.file, directed, notes)
+    if features is not None and features.names is not None:
+        data.feature_names = features.names
+    if labels is not None:
+        rows = _positions([labels.ids], index, labels.where, owner)[0]
+        add_labels(data, labels.targets, rows, labels.parts)
+    add_notes(data, notes)
+    return check_data(data)
+
+
+def _node_ids(edges: Edges, features: Features | None, labels: Labels | None) -> tuple[list[str], str]:
+    """All nodes, and the source that declares them; if there is none, all that are named somewhere."""
+    if features is not None and features.whole:
+        if missing := set(edges.nodes or []).difference(features.ids):
+            raise DataError(
+                f"{edges.file}: node {min(missing)!r} has no row in {features.file}; add one or take it out"
+            )
+        return features.ids, features.file
+    if edges.nodes is not None:
+        return edges.nodes, edges.file
+    ids = {*edges.source.values, *edges.target.values}
+    ids.update([] if features is None else features.ids, [] if labels is None else labels.ids.values)
+    return sorted_names(ids), ""
+
+
+def _rows(
+    features: Features, index: dict[str, int], notes: list[str]
+) -> NDArray[np.float32] | sp.csr_matrix:
+    """Features in the order of the nodes; in the long format some nodes have none."""
+    if features.whole:
+        return features.x
+    missing = len(index) - len(features.ids)
+    if missing:
+        notes.append(f"{features.file}: {missing:,} nodes have no row there; their features are zero")
+    x = sp.coo_matrix(features.x)
+    places = np.array([index[node] for node in features.ids], dtype=np.int64)
+    return sp.csr_matrix((x.data, (places[x.row], x.col)), shape=(len(index), x.shape[1]))
+
+
+def _positions(
     columns: Sequence[Texts], index: dict[str, int], where: Callable[[int], str], owner: str
 ) -> NDArray[np.int64]:
-    """Columns of ids as node numbers (columns, rows); only a source of features, `owner`, can lack one."""
+    """Columns of ids as node numbers (columns, rows); `owner`, which declares the nodes, may lack one."""
     found = np.stack(
         [np.array([index.get(value, -1) for value in c.values], dtype=np.int64)[c.codes] for c in columns]
     )
@@ -89,8 +140,7 @@ def add_notes(data: Data, notes: list[str]) -> None:
     train = data.get("train_mask")
     if train is not None and not bool(train.reshape(len(data.y), -1).any(dim=0).all()):
         notes.append("a split given with the data has no training node, so that it cannot be used")
-    if notes:
-        data.notes = notes
+    data.notes = notes
 
 
 def _note_edges(

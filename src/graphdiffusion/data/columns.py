@@ -78,7 +78,7 @@ def feature_columns(table: Table, notes: list[str]) -> tuple[int, list[str] | No
             f"{table.name}: column {k + 1} has no name; name it, or leave it out (pandas writes the index "
             "as such a column unless index=False)"
         )
-    _refuse_twice(names, table.name)
+    refuse_twice(names, table.name)
     return column, names
 
 
@@ -147,11 +147,11 @@ def _checked(table: Table) -> list[str]:
             f"{table.width}; name every column"
         )
     names = lower(header)
-    _refuse_twice(names, table.name)
+    refuse_twice(names, table.name)
     return names
 
 
-def _refuse_twice(names: Sequence[str], file: str) -> None:
+def refuse_twice(names: Sequence[str], file: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(f"{file}: two columns are named {twice[0]!r}; rename one of them or leave it out")

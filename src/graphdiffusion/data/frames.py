@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.limits import CELL_BYTES, NUMBER_BYTES, PARQUET_BYTES, check_memory
-from graphdiffusion.data.tables import Index, Table, TextColumns, Texts, column_label, number, refuse_number
+from graphdiffusion.data.tables import (
+    Index,
+    Table,
+    TextColumns,
+    Texts,
+    column_label,
+    number,
+    refuse_number,
+    text_of,
+)
 from graphdiffusion.errors import DataError
 
 _CELLS = 1 << 20  # of a Parquet file, decoded at a time
@@ -138,7 +147,9 @@ class _Parquet:
         for chunk in chunks:
             if types.is_dictionary(kind):
                 own = np.append(_codes(chunk.dictionary, index), index[""] if chunk.null_count else 0)
-                codes.append(own[chunk.indices.fill_null(len(own) - 1).to_numpy(False)])
+                codes.append(
+                    own[chunk.indices.cast(self.pa.int64()).fill_null(len(own) - 1).to_numpy(False)]
+                )
             else:
                 codes.append(_codes(chunk, index))
         return Texts.of(np.concatenate(codes) if codes else np.empty(0, np.int64), index)
@@ -180,7 +191,7 @@ def _series(series: Any, what: str) -> Texts | NDArray:
     for i, (cell, hole) in enumerate(zip(cells, holes, strict=True)):
         if isinstance(cell, list | tuple | dict | set | bytes | np.ndarray):
             raise DataError(f"{what} holds {type(cell).__name__}; expected one number or text in each cell")
-        codes[i] = index["" if hole else str(cell)]
+        codes[i] = index["" if hole else text_of(cell)]
     return Texts.of(codes, index)
 
 

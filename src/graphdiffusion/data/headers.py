@@ -58,6 +58,9 @@ def edge_header(table: Table, known: Known, notes: list[str]) -> Table:
         return table.without_header()
     cells = " and ".join(repr(table.first[k]) for k in ends)
     place = f"{table.name}, {table.unit} {table.place(-1)}"
+    if any(len(names[k]) > 2 and names[k] in (*SOURCE_WORDS, *TARGET_WORDS) for k in ends):
+        notes.append(f"{place}: {cells} are taken as names of columns")
+        return table.with_header()
     others = [value for column in columns for value in column.values]
     if _unknown_here(table.first[ends[0]], others, known) and table.first[ends[1]] not in known.ids:
         notes.append(f"{place}: {cells} are taken as names of columns, because no such nodes are known")
@@ -109,19 +112,21 @@ def label_header(table: Table, known: Known, notes: list[str]) -> Table:
         return table
     names = lower(table.first)
     strong = (*ID_WORDS, *LABEL_WORDS)
-    words = names[0] in ID_IN_FRONT or any(name in strong or name.startswith("split") for name in names)
+    words = [k for k, name in enumerate(names) if name in strong or name.startswith("split")]
+    words += [0] if names[0] in ID_IN_FRONT else []
     if not table.rows or len(names) != table.width:
         return table.with_header() if words else table.without_header()
-    again = any(table.first[k] in table.texts(k).values for k in range(table.width) if names[k])
-    if words and not again:
+    # a word that comes again in its column is no name of it: a class may be called class
+    again = {k for k in range(table.width) if table.first[k] and table.first[k] in table.texts(k).values}
+    if set(words) - again:
         return table.with_header()
     if _first_is_no_integer(table, [0]):
         return table.with_header()
     place = f"{table.name}, {table.unit} {table.place(-1)}"
-    if not again and _unknown_here(table.first[0], table.texts(0).values, known):
+    if 0 not in again and _unknown_here(table.first[0], table.texts(0).values, known):
         notes.append(f"{place}: taken as names of columns, because no node {table.first[0]!r} is known")
         return table.with_header()
-    if not again and any(_only_first_is_no_number(table, k) for k in range(1, table.width)):
+    if 0 not in again and any(_only_first_is_no_number(table, k) for k in range(1, table.width)):
         notes.append(f"{place}: taken as names of columns, because the other labels are numbers")
         return table.with_header()
     return table.without_header()

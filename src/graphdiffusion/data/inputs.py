@@ -44,14 +44,14 @@ _ALL = range(1 << 31)  # columns of texts in a table of edges or labels
 
 @dataclass(frozen=True)
 class Edges:
-    """E edges as written. `num_nodes` is known where the source itself declares it."""
+    """E edges as written; `nodes` are all ids in their order where the source itself declares them."""
 
     source: Texts
     target: Texts
     weight: NDArray[np.float64] | None
     where: Callable[[int], str]
     file: str
-    num_nodes: int | None = None
+    nodes: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,8 @@ def _edges_of_arrays(
     check_graph(num_nodes or 0, edge_index.shape[1], file)
     source, target = written(edge_index[0]), written(edge_index[1])
     weight = None if weight is None else weight.astype(np.float64)
-    return Edges(source, target, weight, lambda i: f"{file}, edge {i}", file, num_nodes)
+    nodes = None if num_nodes is None else [str(i) for i in range(num_nodes)]
+    return Edges(source, target, weight, lambda i: f"{file}, edge {i}", file, nodes)
 
 
 def _features_of_array(stored: Any, names: NDArray | None, file: str) -> Features:

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphdiffusion.data.arrays import check_edge_array, check_features, load_arrays, names_array
-from graphdiffusion.data.assemble import add_labels, add_notes, assemble, positions
+from graphdiffusion.data.assemble import add_labels, add_notes, assemble, join
 from graphdiffusion.data.catalogue import dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
 from graphdiffusion.data.datasets import load_data
@@ -22,8 +21,6 @@ from graphdiffusion.data.inputs import (
     FEATURE_FILES,
     LABEL_FILES,
     Edges,
-    Features,
-    Labels,
     edges_of,
     labels_of,
     open_edges,
@@ -33,7 +30,7 @@ from graphdiffusion.data.inputs import (
 from graphdiffusion.data.labels import array_targets
 from graphdiffusion.data.limits import check_claim, check_graph
 from graphdiffusion.data.structure import MASKS
-from graphdiffusion.data.tables import Table, sorted_names
+from graphdiffusion.data.tables import Table
 from graphdiffusion.data.targets import Task, check_task
 from graphdiffusion.errors import DataError
 
@@ -98,21 +95,9 @@ def read_graph(
         if found is None:
             known = Known(lambda: _ids_of(edge_part, 2), all=False)
         label_part = labels_of(opened_labels, known, task, notes)
-    node_ids = _node_ids(edge_part, found, label_part)
-    check_graph(len(node_ids), len(edge_part.source.codes), edge_part.file)
-    index = {node: i for i, node in enumerate(node_ids)}
-    owner = "" if found is None else found.file
-    places = positions([edge_part.source, edge_part.target], index, edge_part.where, owner)
-    x = None if found is None else _rows(found, index, notes)
-    data = assemble(places, edge_part.weight, x, node_ids, edge_part.where, edge_part.file, directed, notes)
-    if found is not None and found.names is not None:
-        data.feature_names = found.names
-    if label_part is not None:
-        rows = positions([label_part.ids], index, label_part.where, owner)[0]
-        add_labels(data, label_part.targets, rows, label_part.parts)
+    data = join(edge_part, found, label_part, directed, notes)
     data.name = Path(edges).stem if isinstance(edges, str | os.PathLike) else "graph"
-    add_notes(data, notes)
-    return check_data(data)
+    return data
 
 
 def read_folder(path: PathLike, *, directed: bool = False, task: Task = "auto") -> Data:
@@ -195,33 +180,6 @@ def _ids_of(opened: Any, columns: int) -> set[str]:
     if isinstance(opened, Edges):
         return {*opened.source.values, *opened.target.values}
     return set() if opened is None else {str(i) for i in range(len(opened))}
-
-
-def _node_ids(edges: Edges, features: Features | None, labels: Labels | None) -> list[str]:
-    if features is not None and features.whole:
-        return features.ids
-    ids = {*edges.source.values, *edges.target.values}
-    if features is not None:
-        ids.update(features.ids)
-    if labels is not None:
-        ids.update(labels.ids.values)
-    if edges.num_nodes is not None:
-        ids.update(str(i) for i in range(edges.num_nodes))
-    return sorted_names(ids)
-
-
-def _rows(
-    features: Features, index: dict[str, int], notes: list[str]
-) -> NDArray[np.float32] | sp.csr_matrix:
-    """Features in the order of the nodes; in the long format some nodes have none."""
-    if features.whole:
-        return features.x
-    missing = len(index) - len(features.ids)
-    if missing:
-        notes.append(f"{features.file}: {missing:,} nodes have no row there; their features are zero")
-    x = sp.coo_matrix(features.x)
-    places = np.array([index[node] for node in features.ids], dtype=np.int64)
-    return sp.csr_matrix((x.data, (places[x.row], x.col)), shape=(len(index), x.shape[1]))
 
 
 def _read_npz(path: Path, directed: bool, task: Task) -> Data:

@@ -6,7 +6,7 @@ numbers are never held as text: a table takes a few times the size of its file.
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class Table:
     x: NDArray[np.float32]
     header: list[str] | None = None
     first: list[str] | None = None
-    place: Callable[[int], int] = lambda i: i + 1
+    place: Callable[[int], Any] = lambda i: i + 1
 
     def where(self, i: int) -> str:
         """`"edges.csv, line 17"` for row i, -1 for the first row of a text file that is kept apart."""
@@ -186,15 +186,16 @@ def _with(cell: str, column: Texts) -> Texts:
 
 
 def written(column: NDArray) -> Texts:
-    """Stored numbers as texts; a whole number is written as one whatever its type, and NaN is empty."""
+    """Stored numbers as texts."""
     values, codes = np.unique(column, return_inverse=True)
-    return Texts.of(codes.astype(np.int64), map(_text, values.tolist()))
+    return Texts.of(codes.astype(np.int64), map(text_of, values.tolist()))
 
 
-def _text(value: int | float | bool) -> str:
-    if isinstance(value, float):
+def text_of(value: Any) -> str:
+    """A value as text: a whole number is written as one whatever its type, and NaN is empty."""
+    if isinstance(value, float | np.floating):
         if value != value:
             return ""
-        if value.is_integer() and abs(value) < 1 << 53:
+        if float(value).is_integer() and abs(float(value)) < 1 << 53:
             return str(int(value))
     return str(value)
