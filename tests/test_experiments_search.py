@@ -26,6 +26,7 @@ from graphdiffusion.training.choices import default
 
 SMALL = {
     "hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 4, "per_class": 4, "device": "cpu",
+    "split": "random",
 }  # fmt: skip
 SPACE = {"rate": Range(1e-3, 5e-2, log=True), "hidden": [4, 8], "dropout": Range(0.0, 0.5)}
 PLAN = Plan(trials=6, families=2, grace=2, finalists=2, final_seeds=2)
@@ -147,7 +148,7 @@ def test_the_test_nodes_are_never_seen(config, monkeypatch, graph):
 
 
 def test_seeds_are_disjoint_from_reported_ones(config):
-    reported = protocol(config.replace(splits=100, inits=20))
+    reported = protocol(config.replace(splits=100, inits=20), open_data(config.data))
     for plan in (PLAN, Plan(seed=7, seeds=5, final_seeds=50)):
         race_seeds, fresh = set(plan.race_seeds), set(plan.fresh_seeds)
         assert min(race_seeds | fresh) >= SEARCH_SEEDS > max(m.split for m in reported)
@@ -221,7 +222,7 @@ def test_best_is_a_preset(config, tmp_path):
     assert text.startswith(f"# Search {board.name}: 6 trials on ") and "Validation" in text
     assert "device" not in text and "per_class" not in text
     best = Config.from_toml(tmp_path / "found" / "best.toml")
-    assert best.replace(data=config.data, per_class=4, device="cpu") == board.best
+    assert best.replace(data=config.data, split="random", per_class=4, device="cpu") == board.best
     assert preset_text(config, (), "one\ntwo").startswith('# one\n# two\nmodel = "grand"\n')
 
 
@@ -356,7 +357,7 @@ def test_command(graph, tmp_path, monkeypatch, capsys):
     arguments = [
         "tune", "toy", "--space", "space.toml", "--trials", "3", "--families", "2", "--grace", "2",
         "--epochs", "4", "--final-seeds", "2", "--per-class", "4", "--device", "cpu", "--time", "2",
-        "--hidden", "8", "--heads", "2", "--attention-dim", "8",
+        "--preset", "none", "--split", "random", "--hidden", "8", "--heads", "2", "--attention-dim", "8",
     ]  # fmt: skip
     assert main(arguments) == 0
     shown = capsys.readouterr()
@@ -382,7 +383,7 @@ def test_command(graph, tmp_path, monkeypatch, capsys):
         (["--space", "nowhere.toml"], "cannot read"),
         (["--space", "bad.toml"], "did you mean 'hidden'"),
         (["--space", "one.toml", "--hidden", "8"], "nothing to search"),
-        (["--per-class", "50"], "per_class of at most"),
+        (["--split", "random", "--per-class", "50"], "per_class of at most"),
     ],
 )
 def test_bad_input(graph, tmp_path, monkeypatch, capsys, arguments, says):
