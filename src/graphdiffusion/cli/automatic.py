@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..ensemble import Candidate
     from ..training import Config
-    from ..training.population import Population
-    from ..training.summary import Result
 
 
 def train_automatically(
@@ -35,6 +32,7 @@ def train_automatically(
     """Carry out an automatic choice in a folder and print what it found."""
     from ..ensemble import choose
     from ..ensemble.folder import is_chosen, read_summary
+    from ..ensemble.progress import Lines
 
     if resume and is_chosen(out):
         say("this run is finished.")
@@ -42,7 +40,7 @@ def train_automatically(
         return
     for sentence in about_data(base, data):
         say(sentence)
-    progress = None if quiet else Lines()
+    progress = None if quiet else Lines(say)
     summary = choose(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
@@ -79,37 +77,6 @@ def about_data(base: Config, data: Data) -> list[str]:
                 "validated. If it is a typing error, correct it."
             )
     return found
-
-
-class Lines:
-    """A line for every fit, with the time left; for terminals and files alike."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-        self.name, self.shown = "", self.started
-
-    def fit(self, name: str, done: float, total: float) -> None:
-        self.name = name
-        share = min(done / total, 0.99) if total else 0.0
-        passed = time.monotonic() - self.started
-        left = f", about {_duration(passed * (1 - share) / share)} left" if share > 0.05 else ""
-        say(f"{100 * share:3.0f}% of the plan{left}; training {name}.")
-
-    def epoch(self, done: int, total: int, population: Population) -> None:
-        now = time.monotonic()
-        if now - self.shown > 20:
-            self.shown = now
-            say(
-                f"{self.name}: epoch {int(population.epoch)}, loss {float(population.loss.mean()):.3f}, "
-                f"validation {float(population.score.nanmean()):.4f}."
-            )
-
-    def finished(self, results: Sequence[Result]) -> None:
-        pass
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
