@@ -50,9 +50,9 @@ def test_scaling_is_stored_with_a_run(tmp_path):
 
 DAMAGE = {
     "no shift": lambda tensors: tensors.pop("scaling.shift"),
-    "too short": lambda tensors: tensors.update({"scaling.factor": tensors["scaling.factor"][:-1]}),
+    "too short": lambda tensors: tensors.update({"scaling.scale": tensors["scaling.scale"][:-1]}),
     "of another kind": lambda tensors: tensors.update({"scaling.shift": tensors["scaling.shift"].double()}),
-    "not finite": lambda tensors: tensors["scaling.factor"].fill_(torch.nan),
+    "not finite": lambda tensors: tensors["scaling.scale"].fill_(torch.nan),
     "one too many": lambda tensors: tensors.update({"scaling.more": torch.zeros(5)}),
 }
 

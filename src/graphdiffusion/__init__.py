@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .data import open_data as open_data
     from .data import read_graph as read_graph
     from .estimator import GRANDClassifier as GRANDClassifier
+    from .estimator import GRANDRegressor as GRANDRegressor
     from .graph import Graph as Graph
     from .nn.diffusion import GraphDiffusion as GraphDiffusion
     from .rewiring import Rewire as Rewire
@@ -34,7 +35,7 @@ _HOMES = {
     "data": ("load_data", "open_data", "read_graph"),
     "diffusivity": ("Diffusivity", "TimeVarying"),
     "equation": ("Coefficient", "Equation", "Term"),
-    "estimator": ("GRANDClassifier",),
+    "estimator": ("GRANDClassifier", "GRANDRegressor"),
     "graph": ("Graph",),
     "nn": ("GraphDiffusion", "Model"),
     "rewiring": ("Rewire", "knn_graph"),

@@ -79,3 +79,11 @@ class NotConverged(SolverError):
 
 class StabilityWarning(UserWarning):
     """A step size lies beyond the bound of the paper's theorem 1."""
+
+
+class TrainedNodesWarning(UserWarning):
+    """A score counts nodes that the model was trained on."""
+
+
+class TrainingWarning(UserWarning):
+    """A training came to its end, but not as it was planned."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .messages import command, say
-from .progress import Stages
 from .tables import described_figures, print_facts, print_table
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ def train_automatically(
     """Carry out an automatic choice in a folder and print what it found."""
     from ..ensemble import choose
     from ..ensemble.folder import is_chosen, read_summary
+    from ..ensemble.progress import Stages
     from ..training.folder import require_free
     from ..training.problem import pick_device
 
@@ -46,7 +46,7 @@ def train_automatically(
         require_free(out)
     for sentence in about_data(base, data):
         say(sentence)
-    progress = None if quiet else Stages()
+    progress = None if quiet else Stages(say)
     summary = choose(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,

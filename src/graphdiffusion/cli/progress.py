@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from ..ensemble.progress import PAUSE, state_of
 from ..training.population import Population
 from ..training.summary import Result, duration
 from .messages import say
-
-PAUSE = 20.0  # seconds between two lines
 
 
 def watching(members: int, console: Console, quiet: bool) -> AbstractContextManager[Any]:
@@ -24,14 +23,6 @@ def watching(members: int, console: Console, quiet: bool) -> AbstractContextMana
     if quiet:
         return nullcontext()
     return Bar(members, console) if console.is_terminal else nullcontext(Lines(members))
-
-
-def _state(population: Population) -> str:
-    """Epoch, loss and validation score of those in training."""
-    score = float(population.score.nanmean())
-    shown = f"{100 * score:.1f}%" if population.problem.task.percent else f"{score:.3f}"
-    validation = "" if score != score else f" · val {shown}"
-    return f"epoch {int(population.epoch)} · loss {float(population.loss.mean()):.3f}{validation}"
 
 
 class Bar:
@@ -70,7 +61,7 @@ class Bar:
         self.progress.stop()
 
     def epoch(self, done: int, total: int, population: Population) -> None:
-        text = f"{self.done}/{self.members} trained · {_state(population)} · "
+        text = f"{self.done}/{self.members} trained · {state_of(population)} · "
         text += f"{population.evaluations} evaluations"
         self.progress.update(self.task, description=text, completed=done, total=total)
 
@@ -91,30 +82,7 @@ class Lines:
             return
         self.shown = now
         left = duration((now - self.started) * (total - done) / done)
-        say(f"{self.done} of {self.members} trained, about {left} left · {_state(population)}")
+        say(f"{self.done} of {self.members} trained, about {left} left · {state_of(population)}")
 
     def finished(self, results: Sequence[Result]) -> None:
         self.done += len(results)
-
-
-class Stages:
-    """Progress of an automatic choice: a line for every fit, with the time left, and lines in long fits."""
-
-    def __init__(self) -> None:
-        self.started = self.shown = time.monotonic()
-        self.name = ""
-
-    def fit(self, name: str, done: float, total: float) -> None:
-        self.name, self.shown = name, time.monotonic()
-        share = min(done / total, 0.99) if total else 0.0
-        passed = self.shown - self.started
-        left = f", about {duration(passed * (1 - share) / share)} left" if share > 0.02 else ""
-        say(f"{100 * share:.0f}% of the plan{left}: training {name}")
-
-    def epoch(self, done: int, total: int, population: Population) -> None:
-        if time.monotonic() - self.shown >= PAUSE:
-            self.shown = time.monotonic()
-            say(f"{self.name} · {_state(population)}")
-
-    def finished(self, results: Sequence[Result]) -> None:
-        """The next fit says it."""

@@ -86,6 +86,10 @@ class Run:
         """The data made ready, on the device."""
         return load_problem(self.config, self.data).to(self._device)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy or a pickle makes the problem again: it may lie on a device that is not there."""
+        return {name: value for name, value in self.__dict__.items() if name != "problem"}
+
     @property
     def best(self) -> int:
         """The member with the highest validation score, the first among equals."""
@@ -152,8 +156,8 @@ class Run:
         name = data.get("name") or "the graph"
         if data.x.shape[1] != self.in_channels:
             raise DataError(
-                f"the models of {self.folder} take {self.in_channels} features a node, but {name} has "
-                f"{data.x.shape[1]}: predict on a graph with the features of the training."
+                f"the models take {self.in_channels} features a node, but {name} has {data.x.shape[1]}: "
+                "predict on a graph with the features of the training."
             )
         own, found = self.feature_names, data.get("feature_names")
         if own is None or found is None or own == list(found):
