@@ -217,19 +217,125 @@ def measure_rivals(cell: Cell, base: dict[str, Any], out: Any) -> None:
         print(json.dumps(line | {"seconds": time.perf_counter() - started}), file=out, flush=True)
 
 
+class Measured:
+    """What ``measure`` has found: validation and test accuracies by cell and draw."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.val: dict[tuple[str, int, int], dict[str, float]] = {}
+        self.nodes: dict[tuple[str, int, int], int] = {}
+        self.test: dict[tuple[str, int, int], dict[str, float]] = {}
+        self.rivals: dict[tuple[str, int, int], dict[str, float]] = {}
+        self.seconds: dict[str, float] = {}
+        for file in files:
+            for line in map(json.loads, file.read_text().splitlines()):
+                for draw in range(line["draws"]):
+                    self._take(line, (line["data"], line["rate"], draw), draw)
+
+    def _take(self, line: dict[str, Any], cell: tuple[str, int, int], draw: int) -> None:
+        test = self.test.setdefault(cell, {})
+        if line["kind"] == "rival":
+            self.rivals.setdefault(cell, {})[line["name"]] = line["test"][draw]
+        elif line["kind"] == "candidate":
+            folds = line["val"][draw]
+            self.val.setdefault(cell, {})[line["name"]] = sum(folds) / len(folds)
+            test[line["name"]] = line["test"][draw]
+            if draw == 0:
+                self.seconds[line["name"]] = self.seconds.get(line["name"], 0.0) + line["seconds"]
+        elif line["kind"].startswith("together"):
+            for names, scores in line["test"].items():
+                test["+".join(sorted(names.split("+")))] = scores[draw]
+
+    def chosen(self, cell: tuple[str, int, int], names: list[str], most: int, margin: float) -> float:
+        """Test accuracy of the best of some candidates by validation, with those at most so much worse."""
+        val = {name: self.val[cell][name] for name in names if name in self.val[cell]}
+        order = sorted(val, key=lambda name: -val[name])  # of equals the first of the portfolio
+        near = [name for name in order[:most] if val[name] >= val[order[0]] - margin]
+        return self.test[cell]["+".join(sorted(near))]
+
+    def datasets(self) -> list[str]:
+        return list(dict.fromkeys(cell[0] for cell in self.val))
+
+    def cells(self, left_out: str | None = None) -> list[tuple[str, int, int]]:
+        return [cell for cell in self.val if cell[0] != left_out]
+
+
+def regret(found: Measured, names: list[str], left_out: str | None, most: int, margin: float) -> float:
+    """Mean distance to the best single candidate, in points; every data set counts the same."""
+    each: dict[str, list[float]] = {}
+    for cell in found.cells(left_out):
+        singles = [value for name, value in found.test[cell].items() if "+" not in name]
+        each.setdefault(cell[0], []).append(max(singles) - found.chosen(cell, names, most, margin))
+    return 100 * sum(sum(own) / len(own) for own in each.values()) / max(1, len(each))
+
+
+def greedy(found: Measured, size: int, left_out: str | None, most: int, margin: float) -> list[str]:
+    """A portfolio that grows by the candidate which lowers the regret most."""
+    names = list(dict.fromkeys(name for own in found.val.values() for name in own))
+    chosen: list[str] = []
+    while len(chosen) < size:
+        rest = [name for name in names if name not in chosen]
+        if not rest:
+            break
+        chosen.append(min(rest, key=lambda name: regret(found, [*chosen, name], left_out, most, margin)))
+    return chosen
+
+
+def choose(files: list[Path], size: int, most: int, margin: float) -> None:
+    found = Measured(files)
+    portfolio = greedy(found, size, None, most, margin)
+    print("portfolio, and the regret of its first so many:")
+    for count, name in enumerate(portfolio, 1):
+        now = regret(found, portfolio[:count], None, most, margin)
+        print(f"  {now:6.2f}  {name}  ({found.seconds[name]:.0f} s)")
+    print("alone:")
+    names = sorted(found.seconds, key=lambda name: regret(found, [name], None, 1, 0.0))
+    for name in names:
+        print(f"  {regret(found, [name], None, 1, 0.0):6.2f}  {name}  ({found.seconds[name]:.0f} s)")
+    print("what a stranger gets: the portfolio of the other data sets, on the one left out, in points")
+    wins = near = total = 0
+    for name in found.datasets():
+        own = greedy(found, size, name, most, margin)
+        for rate in dict.fromkeys(cell[1] for cell in found.val if cell[0] == name):
+            cells = [cell for cell in found.val if cell[:2] == (name, rate)]
+            ours = 100 * sum(found.chosen(c, own, most, margin) for c in cells) / len(cells)
+            rivals = {
+                r: 100 * sum(found.rivals[c][r] for c in cells) / len(cells)
+                for r in found.rivals.get(cells[0], {})
+            }
+            best = max(rivals.values(), default=float("nan"))
+            total, wins, near = total + 1, wins + (ours >= best), near + (ours >= best - 0.5)
+            shown = ", ".join(f"{r} {value:.1f}" for r, value in rivals.items())
+            print(f"  {name:12} {rate:4}  {ours:5.1f}  ({ours - best:+.1f})  {shown}")
+    print(f"first in {wins} of {total} cells, within half a point of the first in {near}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--root", default=None, help="folder with raw data files")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--data", nargs="*", default=[*PAPER, *OTHERS])
-    parser.add_argument("--rates", nargs="*", type=int, default=[0, *RATES])
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=200)
-    parser.add_argument("--patience", type=int, default=50)
-    parser.add_argument("--only", nargs="*", default=None, help="names of candidates")
-    parser.add_argument("--rivals", action="store_true")
-    parser.add_argument("--device", default="auto")
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure")
+    measuring.add_argument("--root", default=None, help="folder with raw data files")
+    measuring.add_argument("--out", type=Path, required=True)
+    measuring.add_argument("--data", nargs="*", default=[*PAPER, *OTHERS])
+    measuring.add_argument("--rates", nargs="*", type=int, default=[0, *RATES])
+    measuring.add_argument("--draws", type=int, default=5)
+    measuring.add_argument("--epochs", type=int, default=200)
+    measuring.add_argument("--patience", type=int, default=50)
+    measuring.add_argument("--only", nargs="*", default=None, help="names of candidates")
+    measuring.add_argument("--rivals", action="store_true")
+    measuring.add_argument("--device", default="auto")
+    choosing = commands.add_parser("choose")
+    choosing.add_argument("files", nargs="+", type=Path)
+    choosing.add_argument("--size", type=int, default=8)
+    choosing.add_argument("--most", type=int, default=3, help="candidates in an ensemble")
+    choosing.add_argument("--margin", type=float, default=0.02, help="of validation accuracy")
     chosen = parser.parse_args()
+    if chosen.command == "choose":
+        choose(chosen.files, chosen.size, chosen.most, chosen.margin)
+    else:
+        measure(chosen)
+
+
+def measure(chosen: argparse.Namespace) -> None:
     device = pick_device(chosen.device)
     pool = {k: v for k, v in POOL.items() if chosen.only is None or k in chosen.only}
     with chosen.out.open("a") as out:
@@ -239,17 +345,12 @@ def main() -> None:
                 if rate not in chosen.rates:
                     continue
                 cell = Cell(data, rate, chosen.draws, device)
-                base = {
-                    "data": name,
-                    "split": "folds",
-                    "epochs": chosen.epochs,
-                    "patience": chosen.patience,
-                }
+                base = {"data": name, "split": "folds", "epochs": chosen.epochs}
                 started = time.perf_counter()
                 if chosen.rivals:
                     measure_rivals(cell, {"data": name, "split": "folds"}, out)
                 if pool:
-                    measure_cell(cell, pool, base, out)
+                    measure_cell(cell, pool, base | {"patience": chosen.patience}, out)
                 print(f"{name} {rate}: {time.perf_counter() - started:.1f} s", flush=True)
 
 
