@@ -92,8 +92,9 @@ def label_columns(table: Table) -> tuple[int, list[int], list[int]]:
         return 0, [1], [2] if table.width == 3 else []
     names = _checked(table)
     splits = [k for k, name in enumerate(names) if name.startswith("split")]
-    if all(names[k][5:].strip("_").isdecimal() for k in splits):
-        splits.sort(key=lambda k: int(names[k][5:].strip("_")))
+    number = {k: names[k].removeprefix("split").strip("_") for k in splits}
+    if all(text.isdecimal() for text in number.values()):
+        splits.sort(key=lambda k: (len(number[k].lstrip("0")), number[k]))  # 2 before 10
     others = [k for k in range(len(names)) if k not in splits]
     column = id_column(names)
     labels = [k for k in _labels_by_name(names) if k not in splits and k != column]
