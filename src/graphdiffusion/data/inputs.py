@@ -23,11 +23,12 @@ from graphdiffusion.data.arrays import (
     names_array,
     scipy_matrix,
 )
+from graphdiffusion.data.arraytargets import array_targets
 from graphdiffusion.data.columns import edge_columns, feature_columns, feature_texts, is_long, label_columns
 from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.frames import is_frame, read_frame, read_parquet
 from graphdiffusion.data.headers import Known, edge_header, feature_header, label_header
-from graphdiffusion.data.labels import Targets, array_targets, default_names, splits_of, table_targets
+from graphdiffusion.data.labels import Targets, default_names, splits_of, table_targets
 from graphdiffusion.data.limits import check_graph
 from graphdiffusion.data.longformat import as_wide, read_long
 from graphdiffusion.data.tables import Table, TextColumns, Texts, written
