@@ -12,11 +12,10 @@ from graphdiffusion.data.tables import Texts, number, sorted_names
 from graphdiffusion.data.targets import Task
 from graphdiffusion.errors import DataError
 
-PARTS = ("train", "val", "test")
 _PART_OF = {"train": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "": -1}
 
-_UNLABELLED = ("", "?")
-_UNLABELLED_WORDS = ("nan", "na", "n/a", "<na>", "null")
+_WORDS = ("nan", "na", "n/a", "<na>", "null")
+UNLABELLED = ("", "?", *_WORDS)
 _TRUTH = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
 SEPARATOR = "|"
 
@@ -49,7 +48,8 @@ def table_targets(
     everything else are classes. Several columns: nothing but 0 and 1, or true and false, are labels; other
     numbers are numbers to predict.
     """
-    missing = np.stack([_missing(column, file, notes) for column in columns], axis=1)
+    missing = np.stack([_among(column, UNLABELLED) for column in columns], axis=1)
+    _note_words(columns, file, notes)
     check_whole_rows(missing, names, where)
     unlabelled = missing[:, 0]
     if len(columns) == 1:
@@ -115,20 +115,20 @@ def default_names(count: int) -> list[str]:
     return ["target"] if count == 1 else [f"target_{k}" for k in range(count)]
 
 
-def _missing(column: Texts, file: str, notes: list[str]) -> NDArray[np.bool_]:
-    """(rows,) where the label is missing; words that were taken so are noted."""
-    lower = [value.lower() for value in column.values]
-    words = np.array([value in _UNLABELLED_WORDS for value in lower], dtype=bool)
-    if words.any():
-        found = ", ".join(
-            repr(value) for value, is_word in zip(column.values, words, strict=True) if is_word
-        )
-        count = int(words[column.codes].sum())
+def _among(column: Texts, words: Sequence[str]) -> NDArray[np.bool_]:
+    """(rows,) where a cell is one of the words, in whatever case."""
+    return np.array([value.lower() in words for value in column.values], dtype=bool)[column.codes]
+
+
+def _note_words(columns: Sequence[Texts], file: str, notes: list[str]) -> None:
+    """Say which words were taken as no label: one of them may be the name of a class."""
+    words = sorted({value for column in columns for value in column.values if value.lower() in _WORDS})
+    if words:
+        count = sum(int(_among(column, _WORDS).sum()) for column in columns)
         notes.append(
-            f"{file}: {count:,} label{'s' * (count > 1)} {found} taken as unlabelled; "
+            f"{file}: {count:,} label{'s' * (count > 1)} {', '.join(map(repr, words))} taken as unlabelled; "
             "a class of that name must be renamed"
         )
-    return (words | np.array([value in _UNLABELLED for value in lower], dtype=bool))[column.codes]
 
 
 def check_whole_rows(missing: NDArray[np.bool_], names: Sequence[str], where: Callable[[int], str]) -> None:
@@ -150,7 +150,8 @@ def _task_of_column(column: Texts, unlabelled: NDArray[np.bool_], file: str, not
         several = SEPARATOR in present or max(counts.values(), default=0) > 1
         if several:
             notes.append(
-                f"{file}: labels with {SEPARATOR!r} are taken as several labels; task classification overrides it"
+                f"{file}: labels with {SEPARATOR!r} are taken as several labels; "
+                "task classification overrides it"
             )
             return "multilabel"
         notes.append(
