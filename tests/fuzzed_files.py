@@ -91,7 +91,7 @@ def same(first: Data, second: Data) -> bool:
             equal = key == "name" or value == other
         else:
             dense = [v if v.layout == torch.strided else v.to_dense() for v in (value, other)]
-            equal = torch.equal(*dense)
+            equal = np.array_equal(*(v.numpy() for v in dense), equal_nan=value.is_floating_point())
         if not equal:
             return False
     return True
@@ -103,6 +103,7 @@ PAIRS = np.array([[i, (i + step) % N] for i in range(N) for step in (1, 3)])
 X = RNG.normal(size=(N, 4)).astype(np.float32).round(3)
 LABELS = ["red", "green", "?", "blue"] * 3
 SPLIT = ["train", "val", "", "test"] * 3
+PART = ["train", "dev", "", "test"] * 3
 
 
 def table(separator: str) -> Files:
@@ -115,6 +116,21 @@ def table(separator: str) -> Files:
     return {
         f"{name}.{suffix}": "\n".join(separator.join(row) for row in lines).encode()
         for name, lines in rows.items()
+    }
+
+
+def other_table() -> Files:
+    """Numbers to predict, two splits, and features in the long format."""
+    rows = {
+        "edges": [["citing", "cited"], *([str(i), str(j)] for i, j in PAIRS)],
+        "features": [["id", "feature", "value"], *([str(i), f"w{i % 5}", "1"] for i in range(N))],
+        "labels": [
+            ["id", "p", "q", "split_1", "split_2"],
+            *([str(i), f"{i}.5", str(i), PART[i], PART[-i]] for i in range(N)),
+        ],
+    }
+    return {
+        f"{name}.csv": "\n".join(",".join(row) for row in lines).encode() for name, lines in rows.items()
     }
 
 
@@ -144,6 +160,14 @@ GRAPH = {
     "train_mask": np.array([True, False, False, False] * 3),
     "val_mask": np.array([False, True, False, False] * 3),
     "test_mask": np.array([False, False, False, True] * 3),
+}
+TARGETS = {
+    "edge_index": PAIRS.T,
+    "y": np.where(np.arange(N)[:, None] % 4 == 3, np.nan, X[:, :2]),
+    "target_names": np.array(["p", "q"]),
+    "node_ids": np.array([f"n{i}" for i in range(N)]),
+    "train_mask": np.eye(N, 2, dtype=bool),
+    "val_mask": np.eye(N, 2, k=-4, dtype=bool),
 }
 ADJACENCY = sp.coo_matrix((np.ones(len(PAIRS)), PAIRS.T), shape=(N, N))
 SCIPY = {
@@ -206,6 +230,10 @@ def make(name: str, folder: Path) -> Source:
         return Source(name, table("," if name == "csv" else "\t"), read_folder)
     if name == "npz":
         return Source(name, {"graph.npz": packed(GRAPH)}, lambda f: read_folder(f / "graph.npz"), True)
+    if name == "csv of other forms":
+        return Source(name, other_table(), read_folder)
+    if name == "npz of other forms":
+        return Source(name, {"graph.npz": packed(TARGETS)}, lambda f: read_folder(f / "graph.npz"), True)
     if name == "npz compressed":
         files = {"graph.npz": packed(GRAPH, compressed=True)}
         return Source(name, files, lambda f: read_folder(f / "graph.npz"), True)
@@ -238,7 +266,8 @@ def unsealed(source: Source) -> Source:
 
 TRIALS = 2  # of each kind of random damage, for each file
 NAMES = (
-    "csv", "tsv", "npz", "npz compressed", "npy", "scipy coo", "scipy csr", "scipy dia", "parquet",
+    "csv", "csv of other forms", "tsv", "npz", "npz of other forms", "npz compressed",
+    "npy", "scipy coo", "scipy csr", "scipy dia", "parquet",
     "planetoid", "planetoid with sums", "shchur", "shchur with sums", "cache",
 )  # fmt: skip
 

@@ -133,7 +133,8 @@ def test_arrays():
     assert lonely.num_nodes == 5 and lonely.node_ids == ["0", "1", "2", "3", "4"]
     for arguments, message in (
         ((edges.T,), r"edges must be integers of shape \(2, E\)"),
-        (([[0, 1], [1, 2]],), "edges must be a path, a DataFrame or an array of shape .* got list"),
+        (([[0, 1], [1, 2]],), r"edges must be a path, a DataFrame or an array .*it is a list"),
+        ((edges, torch.eye(5).to_sparse_csr()), "features must be a path, a DataFrame or an array"),
         ((edges, x[:3]), "edge 2: node '3' has no row in features"),
         ((matrix, x[:4]), "node '4' has no row in features"),
         ((edges, x, y[:, None, None]), "labels: y must be numbers"),

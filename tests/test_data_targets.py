@@ -148,6 +148,7 @@ def test_notes_on_labels(read):
     assert "no node is labelled" in noted("id,y\na,?\n")
     assert "'none' is taken as a class" in noted("id,y\na,None\nb,x\n")
     assert "labels with '|' are taken as several labels" in noted("id,y\na,p|q\nb,p\n")
+    assert "labels with '|' are taken as classes" in noted("id,y\na,p|q\nb,r\n")
     assert "label" not in noted("id,y\na,x\nb,z\n")
     assert "no training node" in noted("id,y,split\na,x,val\nb,z,test\n")
 
@@ -155,9 +156,8 @@ def test_notes_on_labels(read):
 def test_large_number_of_labels_is_refused(read, monkeypatch):
     from graphdiffusion.data import limits
 
-    monkeypatch.setattr(limits, "_machine", lambda: 1 << 23)
-    names = ["|".join(f"{node}{k}" for k in range(9000)) for node in "abcd"]
-    with pytest.raises(DataError, match=r"36,000 labels of each row would take 1.15 MB"):
+    names = ["z|" + "|".join(f"{node}{k}" for k in range(9000)) for node in "abcd"]
+    with pytest.raises(DataError, match=r"36,001 labels of each row would take 1.15 MB"):
         monkeypatch.setattr(limits, "memory", lambda: 1_000_000)
         read("id,y\n" + "".join(f"{node},{cell}\n" for node, cell in zip("abcd", names, strict=True)))
 

@@ -140,8 +140,8 @@ def array_bytes(change: Change, array: np.ndarray, chance: Random) -> bytes:
 
 
 WITH_ARRAYS = (
-    "npz", "scipy coo", "scipy csr", "scipy csc", "scipy bsr", "scipy dia", "shchur", "shchur with sums",
-    "cache",
+    "npz", "npz of other forms", "scipy coo", "scipy csr", "scipy csc", "scipy bsr", "scipy dia", "shchur",
+    "shchur with sums", "cache",
 )  # fmt: skip
 
 

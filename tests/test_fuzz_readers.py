@@ -122,7 +122,7 @@ def in_a_cell(text: str, chance: Random, change: Callable[[str], str]) -> str:
     return in_a_line(text, chance, one)
 
 
-@pytest.mark.parametrize("source", ["csv", "tsv"], indirect=True)
+@pytest.mark.parametrize("source", ["csv", "csv of other forms", "tsv"], indirect=True)
 def test_text(source: Source, folder: Path) -> None:
     for kind, change in TEXT.items():
         for file, content in source.files.items():

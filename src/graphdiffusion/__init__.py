@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .errors import GraphDiffusionError as GraphDiffusionError
 
 if TYPE_CHECKING:
+    from .data import from_igraph as from_igraph
+    from .data import from_networkx as from_networkx
     from .data import load_data as load_data
     from .data import open_data as open_data
     from .data import read_graph as read_graph
@@ -32,7 +34,7 @@ except PackageNotFoundError:  # a checkout that was not installed
 # A name is imported when it is first used: torch and PyG take seconds, `grand --help` should not.
 # Beside these, every registered class can be imported from here.
 _HOMES = {
-    "data": ("load_data", "open_data", "read_graph"),
+    "data": ("from_igraph", "from_networkx", "load_data", "open_data", "read_graph"),
     "diffusivity": ("Diffusivity", "TimeVarying"),
     "equation": ("Coefficient", "Equation", "Term"),
     "estimator": ("GRANDClassifier", "GRANDRegressor"),

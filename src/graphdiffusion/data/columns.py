@@ -21,11 +21,7 @@ _LONG = ("feature", "value")
 def edge_columns(table: Table) -> tuple[int, int, int | None]:
     """The columns of source, target and weight."""
     if table.header is None:
-        if table.width not in (2, 3):
-            raise DataError(
-                f"{table.where(0)}: expected 2 or 3 columns, found {table.width}{_separator_hint(table)}"
-            )
-        return 0, 1, 2 if table.width == 3 else None
+        return 0, 1, 2 if _two_or_three(table) == 3 else None
     names = _checked(table)
     source, target, weight = (_at(names, words) for words in (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS))
     ends = [k for k in range(len(names)) if k not in weight]
@@ -85,15 +81,12 @@ def feature_columns(table: Table, notes: list[str]) -> tuple[int, list[str] | No
 def label_columns(table: Table) -> tuple[int, list[int], list[int]]:
     """The column of ids, those of labels, and those of splits."""
     if table.header is None:
-        if table.width not in (2, 3):
-            raise DataError(
-                f"{table.where(0)}: expected 2 or 3 columns, found {table.width}{_separator_hint(table)}"
-            )
-        return 0, [1], [2] if table.width == 3 else []
+        return 0, [1], [2] if _two_or_three(table) == 3 else []
     names = _checked(table)
     splits = [k for k, name in enumerate(names) if name.startswith("split")]
-    if all(names[k][5:].strip("_").isdecimal() for k in splits):
-        splits.sort(key=lambda k: int(names[k][5:].strip("_")))
+    number = {k: names[k].removeprefix("split").strip("_") for k in splits}
+    if all(text.isdecimal() for text in number.values()):
+        splits.sort(key=lambda k: (len(number[k].lstrip("0")), number[k].lstrip("0")))  # 2 before 10
     others = [k for k in range(len(names)) if k not in splits]
     column = id_column(names)
     labels = [k for k in _labels_by_name(names) if k not in splits and k != column]
@@ -122,6 +115,7 @@ def _labels_by_name(names: Sequence[str]) -> list[int]:
 
 
 def lower(names: Sequence[str]) -> list[str]:
+    """Names of columns as they are compared."""
     return [name.strip().lower() for name in names]
 
 
@@ -130,6 +124,7 @@ def _at(names: Sequence[str], words: Sequence[str]) -> list[int]:
 
 
 def id_column(names: Sequence[str]) -> int | None:
+    """The column of ids by its name, which is in lower case."""
     if names[:1] and names[0] in ID_WORDS:
         return 0
     found = _at(names, ID_WORDS)
@@ -169,6 +164,15 @@ def _refuse_others(table: Table, used: Collection[int], known: str) -> None:
 
 def _listed(table: Table, columns: Sequence[int] | range) -> str:
     return ", ".join(repr((table.header or [])[k]) for k in columns)
+
+
+def _two_or_three(table: Table) -> int:
+    """The number of columns of a table without a header."""
+    if table.width not in (2, 3):
+        raise DataError(
+            f"{table.where(0)}: expected 2 or 3 columns, found {table.width}{_separator_hint(table)}"
+        )
+    return table.width
 
 
 def _separator_hint(table: Table) -> str:

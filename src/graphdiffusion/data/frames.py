@@ -28,7 +28,7 @@ _CELLS = 1 << 20  # of a Parquet file, decoded at a time
 
 def is_frame(source: Any) -> bool:
     """Whether this is a DataFrame of pandas or polars, or something that behaves like one."""
-    return hasattr(source, "columns") and hasattr(source, "shape") and hasattr(source, "__getitem__")
+    return all(hasattr(source, name) for name in ("columns", "dtypes", "__len__", "__getitem__"))
 
 
 def read_frame(frame: Any, name: str, text_columns: TextColumns) -> Table:

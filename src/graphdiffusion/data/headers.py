@@ -18,11 +18,11 @@ from graphdiffusion.data.columns import (
     is_long,
     lower,
 )
+from graphdiffusion.data.labels import UNLABELLED
 from graphdiffusion.data.tables import Table, Texts, number
 from graphdiffusion.errors import DataError
 
 _INTEGER = re.compile(r"-?\d+")
-_NONE = ("", "?", "nan", "na", "n/a", "null")
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def _has(names: Sequence[str], words: Sequence[str]) -> bool:
 def _only_first_is_no_number(table: Table, k: int) -> bool:
     """Numbers in every row but the first, cells without a value apart."""
     first = (table.first or [])[k]
-    values = [value for value in table.texts(k).values if value.lower() not in _NONE]
-    if number(first) is not None or first.lower() in _NONE or not values:
+    values = [value for value in table.texts(k).values if value.lower() not in UNLABELLED]
+    if number(first) is not None or first.lower() in UNLABELLED or not values:
         return False
     return all(number(value) is not None for value in values)
 

@@ -23,10 +23,12 @@ from graphdiffusion.data.arrays import (
     names_array,
     scipy_matrix,
 )
+from graphdiffusion.data.arraytargets import array_targets
 from graphdiffusion.data.columns import edge_columns, feature_columns, feature_texts, is_long, label_columns
+from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.frames import is_frame, read_frame, read_parquet
 from graphdiffusion.data.headers import Known, edge_header, feature_header, label_header
-from graphdiffusion.data.labels import Targets, array_targets, default_names, splits_of, table_targets
+from graphdiffusion.data.labels import Targets, default_names, splits_of, table_targets
 from graphdiffusion.data.limits import check_graph
 from graphdiffusion.data.longformat import as_wide, read_long
 from graphdiffusion.data.tables import Table, TextColumns, Texts, written
@@ -184,11 +186,18 @@ def _read_table(path: Path, text_columns: TextColumns) -> Table:
 
 
 def _array(source: Any, name: str, shape: str) -> NDArray:
-    if not hasattr(source, "__array__"):
+    try:
+        if not hasattr(source, "__array__"):
+            raise TypeError(f"it is a {type(source).__name__}")
+        return np.asarray(source)
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # torch refuses sparse tensors and those on a GPU
         raise DataError(
-            f"{name} must be a path, a DataFrame or an array of shape {shape}, got {type(source).__name__}"
-        )
-    return np.asarray(source)
+            f"{name} must be a path, a DataFrame or an array of shape {shape} ({reason(error)})"
+        ) from error
 
 
 def _edges_of_file(path: Path) -> Edges:

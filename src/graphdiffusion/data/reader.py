@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphdiffusion.data.arrays import check_edge_array, check_features, load_arrays, names_array
+from graphdiffusion.data.arraytargets import array_targets
 from graphdiffusion.data.assemble import add_labels, add_notes, assemble, join
 from graphdiffusion.data.catalogue import dataset_info, is_dataset
 from graphdiffusion.data.check import check_data
@@ -27,7 +28,6 @@ from graphdiffusion.data.inputs import (
     open_labels,
     read_features,
 )
-from graphdiffusion.data.labels import array_targets
 from graphdiffusion.data.limits import check_claim, check_graph
 from graphdiffusion.data.structure import MASKS
 from graphdiffusion.data.tables import Table
@@ -60,7 +60,8 @@ def read_graph(
         task: what the labels are. By default it is recognised: one column of numbers of which at least one
             is not whole is `"regression"`, as are several columns of numbers; several columns of nothing
             but 0 and 1 (or true and false), or one column with several names in a cell (`a|b`, and `|`
-            for none), are `"multilabel"`; everything else are classes, `"classification"`.
+            for none; some cells have a name in common), are `"multilabel"`; everything else are classes,
+            `"classification"`.
 
     Columns are found by their names, in any order and case, and an unknown one is refused. A text file may
     have no header: then columns are taken in the order above. Its first row is a header if it holds the

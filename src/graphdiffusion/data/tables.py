@@ -38,10 +38,6 @@ class Texts:
     def cell(self, i: int) -> str:
         return self.values[self.codes[i]]
 
-    def count(self, i: int) -> int:
-        """How often the text of row i occurs."""
-        return int((self.codes == self.codes[i]).sum())
-
 
 class Index(dict[str, int]):
     """Texts numbered in the order in which they are first asked for."""
@@ -80,6 +76,7 @@ class Table:
         return column_label(k, name)
 
     def texts(self, k: int) -> Texts:
+        """Column k as texts."""
         column = self.columns[k]
         return column if isinstance(column, Texts) else written(column)
 
@@ -92,6 +89,7 @@ class Table:
         return column
 
     def numbers(self, k: int) -> NDArray[np.float64]:
+        """Column k as numbers, of which some may not be finite."""
         column = self.columns[k]
         if not isinstance(column, Texts):
             return column.astype(np.float64)
