@@ -100,7 +100,7 @@ def test_rounds(mine):
     one = rounds_of(Config(**BASE), mine)  # one split: several initialisations
     assert {m.split for m in one} == {0} and len({m.init for m in one}) == len(one) == 4
     with pytest.raises(ConfigError, match="needs validation nodes: take another split than all"):
-        rounds_of(Config(**BASE, split="all"), mine)
+        chosen(mine, "run", Config(**BASE, split="all"))
 
 
 def test_the_portfolio():
