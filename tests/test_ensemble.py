@@ -35,6 +35,10 @@ SIZE = Size((2, 2, 2), 2, 2)
 def small_plans():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("graphdiffusion.ensemble.plan.SIZES", (SIZE, SIZES[-1]))
+        patch.setattr(
+            "graphdiffusion.ensemble.baselines.read_preset",
+            lambda name: {"model": name.removeprefix("own-"), **SHORT},
+        )
         yield
 
 
@@ -215,9 +219,7 @@ class Stop:
         self._count("finished")
 
 
-@pytest.mark.parametrize(
-    ("kind", "at"), [("fit", 1), ("epoch", 30), ("fit", 7), ("finished", 14), ("fit", 11)]
-)
+@pytest.mark.parametrize(("kind", "at"), [("epoch", 12), ("finished", 8), ("fit", 7)])
 def test_an_interrupted_choice_goes_on(whole, tmp_path, monkeypatch, kind, at):
     monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
     data, config = open_data(whole / "mine.npz"), Config(data=str(whole / "mine.npz"), device="cpu")
@@ -335,18 +337,21 @@ def test_damaged_files_are_refused(whole, tmp_path):
 
 
 def test_simple_methods_for_comparison(mine):
-    """The majority and logistic regression on the split of the first round; they are never all of it."""
-    found = chosen(mine, "run", compare=True, candidates=TINY[:1])["baselines"]
+    """On the nodes that the figures are over; they learn from all others that are labelled."""
+    places = np.arange(150) % 10
+    masks = {"train_mask": places < 6, "val_mask": places == 6, "test_mask": places > 6}
+    found = chosen(written(Path("mine.npz"), **masks), "run", compare=True, candidates=TINY[:1])[
+        "baselines"
+    ]
     assert list(found) == ["majority", "logistic regression", "MLP", "GCN"]
-    split = member_splits(Config(**BASE), mine, rounds_of(Config(**BASE), mine)[:1])
-    train, val = split.train[0].numpy(), split.val[0].numpy()
+    train, test = places < 7, places > 6
     x, y = mine.x.numpy(), mine.y.numpy()
     for name, model in (
         ("majority", DummyClassifier(strategy="most_frequent")),
         ("logistic regression", LogisticRegression(max_iter=1000)),
     ):
-        assert found[name] == pytest.approx(model.fit(x[train], y[train]).score(x[val], y[val]))
-    assert found["GCN"] > found["logistic regression"] > found["majority"]
+        assert found[name] == pytest.approx(model.fit(x[train], y[train]).score(x[test], y[test]))
+    assert min(found.values()) == found["majority"]
 
 
 def test_a_single_class(mine):

@@ -37,7 +37,7 @@ DAMAGE = {
     "too short": lambda tensors, name: tensors.update({name: tensors[name][:-1]}),
     "of another kind": lambda tensors, name: tensors.update({name: tensors[name].double()}),
     "not finite": lambda tensors, name: tensors[name].fill_(torch.nan),
-    "one too many": lambda tensors, name: tensors.update({f"{name}2": tensors[name]}),
+    "one too many": lambda tensors, name: tensors.update({f"{name}2": tensors[name] + 1}),
 }
 
 
