@@ -104,7 +104,7 @@ def test_rounds(mine):
     one = rounds_of(Config(**BASE), mine)  # one split: several initialisations
     assert {m.split for m in one} == {0} and len({m.init for m in one}) == len(one) == 4
     with pytest.raises(ConfigError, match="needs validation nodes: take another split than all"):
-        chosen(mine, "run", Config(**BASE, split="all"))
+        rounds_of(Config(**BASE, split="all"), mine)
 
 
 def test_the_portfolio():
@@ -340,9 +340,8 @@ def test_simple_methods_for_comparison(mine):
     """On the nodes that the figures are over; they learn from all others that are labelled."""
     places = np.arange(150) % 10
     masks = {"train_mask": places < 6, "val_mask": places == 6, "test_mask": places > 6}
-    found = chosen(written(Path("mine.npz"), **masks), "run", compare=True, candidates=TINY[:1])[
-        "baselines"
-    ]
+    data = written(Path("mine.npz"), **masks)
+    found = chosen(data, "run", compare=True, candidates=TINY[:1])["baselines"]
     assert list(found) == ["majority", "logistic regression", "MLP", "GCN"]
     train, test = places < 7, places > 6
     x, y = mine.x.numpy(), mine.y.numpy()

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch_geometric.data import Data
 
-from ..errors import NotEnoughMemory, SolverError
+from ..errors import ConfigError, NotEnoughMemory, SolverError
 from ..training.answers import Answers, answers_of, fit_temperature, joined
 from ..training.assess import assessed
 from ..training.config import Config
@@ -186,8 +186,10 @@ class Automatic:
 
 def rounds_of(config: Config, data: Data) -> list[Member]:
     """The trainings of a candidate in the race: one for each split, or several for the only one."""
-    splits = splits_of(config, data)
-    if splits > 1 or split_kind(config, data) in ("shares", "folds"):
+    splits, kind = splits_of(config, data), split_kind(config, data)
+    if kind == "all":
+        raise ConfigError("a choice of configurations needs validation nodes: take another split than all.")
+    if splits > 1 or kind in ("shares", "folds"):
         return [Member(s, config.seed + s, (config.seed + s) * 1000) for s in range(splits)]
     return [Member(k, config.seed, config.seed * 1000 + k) for k in range(ROUNDS)]
 

@@ -14,7 +14,6 @@ import torch
 import torch_geometric
 from torch_geometric.data import Data
 
-from ..errors import ConfigError
 from ..training.config import Config
 from ..training.problem import load_problem, pick_device, split_kind, splits_of
 from ..training.summary import describe_split, device_name
@@ -58,23 +57,22 @@ def choose(
     device = pick_device(base.device)
     kind = split_kind(base, data)
     refit = kind in ("shares", "folds") if refit is None else refit
-    if kind == "all":
-        raise ConfigError("a choice between configurations needs validation nodes: take another split than all.")
     shared = {name: value for name, value in base.to_dict().items() if name in KEPT}
     base = Config.from_dict(shared | {"split": kind, "splits": splits_of(base, data)})
+    rounds = rounds_of(base, data)
 
     def make() -> Plan:
         problem = load_problem(base, data).to(device)
         tried = portfolio() if candidates is None else candidates
         most = WORK if math.isinf(budget) else min(WORK, budget * speed(problem, tried[0].config(base)))
-        return make_plan(problem, base, tried, len(rounds_of(base, data)), refit, most)
+        return make_plan(problem, base, tried, len(rounds), refit, most)
 
     with open_choice(folder, base, data, make, resume) as plan:
         automatic = Automatic(plan, base, data, device, folder, progress)
         standings, chosen, runs = automatic.run()
         temperature, figures = automatic.assess(chosen)
         problem = runs[0].problem
-        simple = baselines(automatic.problems, base, automatic.rounds[0]) if compare else {}
+        simple = baselines(automatic.problems, base, rounds[0]) if compare else {}
         first = chosen[0]
         summary = {
             "data": base.data,
