@@ -168,6 +168,7 @@ def test_evaluate_and_predict(toy, capsys):  # noqa: F811
     out = capsys.readouterr().out
     for result in results:
         assert f"{100 * result['val']:.2f}" in out and f"{100 * result['test']:.2f}" in out
+    assert "% %" not in " ".join(out.split())
     assert main(["evaluate", "run", "--member", "1"]) == 0
     assert "binomial error of 15 test nodes" in capsys.readouterr().out
 
