@@ -17,6 +17,12 @@ from graphdiffusion.errors import ConfigError
 from graphdiffusion.training import Config, Population
 
 
+ABOUT = (
+    "grand: toy: 60 nodes, 120 edges, 5 features; 60 nodes are labelled, 3 classes.\n"
+    "grand: split random: 12 train, 33 validate, 15 test (2 splits take turns).\n"
+)
+
+
 def stored(folder: str) -> Config:
     return Config.from_toml(Path(folder, "config.toml"))
 
@@ -24,7 +30,7 @@ def stored(folder: str) -> Config:
 def test_a_run_and_its_folder(toy, capsys):  # noqa: F811
     assert main(["train", "toy", *SMALL, "--inits", "2", "--seed", "3"]) == 0
     shown = capsys.readouterr()
-    assert shown.err == ""
+    assert shown.err == ABOUT
     (folder,) = Path("runs").iterdir()
     assert re.fullmatch(r"toy-linear-\d{8}-\d{6}", folder.name)
     assert str(folder) in shown.out and "4 (splits: 2, initialisations of each: 2)" in shown.out
@@ -130,7 +136,8 @@ def test_resume(toy, capsys, monkeypatch):  # noqa: F811
     monkeypatch.setattr(Population, "step", interrupted)
     capsys.readouterr()
     assert main([*arguments, "--out", "broken"]) == 130
-    assert capsys.readouterr().err == "grand: interrupted; go on with: grand train --resume --out broken\n"
+    again = "grand: interrupted; go on with: grand train --resume --out broken\n"
+    assert capsys.readouterr().err == ABOUT + again
     assert not Path("broken/summary.json").exists()
     monkeypatch.setattr(Population, "step", step)
     assert main(["train", "--resume", "--out", "broken"]) == 0
@@ -156,7 +163,7 @@ def test_interrupted_before_anything(toy, capsys, monkeypatch):  # noqa: F811
 
     monkeypatch.setattr("graphdiffusion.cli.train._rehearse", interrupted)
     assert main(["train", "toy", *SMALL, "--out", "run"]) == 130
-    assert capsys.readouterr().err == "grand: interrupted.\n"
+    assert capsys.readouterr().err == ABOUT + "grand: interrupted.\n"
     assert not Path("run").exists()
 
 
@@ -168,6 +175,7 @@ def test_evaluate_and_predict(toy, capsys):  # noqa: F811
     out = capsys.readouterr().out
     for result in results:
         assert f"{100 * result['val']:.2f}" in out and f"{100 * result['test']:.2f}" in out
+    assert "% %" not in " ".join(out.split())
     assert main(["evaluate", "run", "--member", "1"]) == 0
     assert "binomial error of 15 test nodes" in capsys.readouterr().out
 
@@ -208,4 +216,4 @@ def test_progress_on_a_terminal(toy, monkeypatch, capsys):  # noqa: F811
     for word in ("trained", "epoch", "loss", "val", "evaluations"):
         assert word in shown
     assert main(["train", "toy", *SMALL, "--out", "quiet", "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == ABOUT

@@ -52,7 +52,7 @@ def evaluate(
     reached = {r.number: found.evaluate(r.number) for r in chosen}
     again = [replace(r, val=reached[r.number][0], test=reached[r.number][1]) for r in chosen]
     shown, unit = (_percent, " %") if found.task.percent else (_number, "")
-    metric = f"{found.task.metric}{unit}"
+    metric = found.task.metric
     print_table(
         str(run),
         (

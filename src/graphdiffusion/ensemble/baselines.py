@@ -72,6 +72,8 @@ def _score(problem: Problem, model: Any, learnt: Tensor, part: Tensor) -> float:
     task = problem.task
     x, y = as_matrix(problem.x), task.y.cpu().numpy()
     nodes, asked = learnt.cpu().numpy().nonzero()[0], part.cpu().numpy().nonzero()[0]
+    if task.name == "classification" and len(np.unique(y[nodes])) == 1:
+        model = DummyClassifier()  # logistic regression refuses a single class
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is as good as it is
         warnings.simplefilter("ignore", UserWarning)  # a label that all training nodes have

@@ -1,0 +1,159 @@
+"""`grand train` on a graph of one's own: the automatic choice and its options."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli_bad_input import refused
+from test_ensemble import SIZE, TINY, blocks, small_plans, stored, told  # noqa: F401
+
+from graphdiffusion.cli import main
+from graphdiffusion.ensemble import Candidate, load_ensemble
+from graphdiffusion.training import Config, Population, load_run
+
+FEW = ["--hidden", "8", "--epochs", "4"]
+CPU = ["--device", "cpu", "--quiet"]
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A graph in a file, in the folder in which the commands run, and a portfolio of two."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("graphdiffusion.ensemble.choice.portfolio", lambda: TINY)
+    np.savez("mine.npz", **blocks())
+
+
+def test_a_graph_from_strangers(mine, capsys):
+    assert main(["train", "mine.npz", "--device", "cpu"]) == 0
+    shown = capsys.readouterr()
+    assert "150 nodes" in shown.err and "split folds: 120 train, 30 validate, 0 test" in shown.err
+    assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-3"))
+    (folder,) = Path("runs").iterdir()
+    assert re.fullmatch(r"mine-auto-\d{8}-\d{6}", folder.name)
+    found = stored(str(folder))
+    assert [entry["name"] for entry in found["race"]] in (["linear", "gcn"], ["gcn", "linear"])
+    assert f"{100 * found['figures']['accuracy']:.2f}%" in shown.out and "majority" in shown.out
+    assert f"predict {folder} --out predictions.csv" in shown.out
+
+    assert main(["predict", str(folder)]) == 0
+    assert f"150 nodes with the mean of {found['members']} members" in capsys.readouterr().err
+    with open("predictions.csv", newline="") as file:
+        chances = [[float(row[f"p_{k}"]) for k in range(3)] for row in csv.DictReader(file)]
+    np.testing.assert_allclose(chances, load_ensemble(folder).predict(), rtol=1e-4, atol=1e-6)
+    np.savez("other.npz", **blocks(40, 1))
+    assert main(["predict", str(folder), "--data", "other.npz", "--member", "1", "--out", "o.csv"]) == 0
+    assert "40 nodes with member 1" in capsys.readouterr().err
+
+    # finished: it says so, and starts nothing
+    assert main(["train", "--resume", "--out", str(folder)]) == 0
+    again = capsys.readouterr()
+    assert again.err == "grand: this run is finished.\n" and again.out == shown.out
+    refused(capsys, ["train", "mine.npz", "--out", str(folder)], "add --resume to go on with it")
+    says = "was started without --seed 3: leave the option out"
+    refused(capsys, ["train", "--resume", "--out", str(folder), "--seed", "3"], says)
+
+
+def test_interrupted_and_resumed(mine, capsys, monkeypatch):
+    train = ["train", "mine.npz", "--no-baselines", *CPU, "--out"]
+    assert main([*train, "whole"]) == 0
+    step, calls = Population.step, []
+
+    def interrupted(self):
+        calls.append(self)
+        if len(calls) == 25:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(Population, "step", interrupted)
+    capsys.readouterr()
+    assert main([*train, "broken"]) == 130
+    assert "interrupted; go on with: grand train --resume --out broken" in capsys.readouterr().err
+    refused(capsys, ["predict", "broken"], "go on with grand train --resume --out broken")
+    assert main(["train", "--resume", "--out", "broken", "--no-baselines", "--quiet"]) == 0
+    assert told(stored("broken")) == told(stored("whole")) and stored("whole")["baselines"] == {}
+
+
+def accuracy(folder: str) -> float:
+    return stored(folder)["figures"]["accuracy"]
+
+
+def test_a_mistyped_label_costs_little(mine, capsys, monkeypatch):
+    """It is named, trains in every split, and does not spoil the rest."""
+    longer = Candidate("linear", {**TINY[0].options, "epochs": 60, "patience": 0})
+    monkeypatch.setattr("graphdiffusion.ensemble.choice.portfolio", lambda: [longer])
+    graph, y = blocks(), blocks()["y"].astype(str)
+    Path("toy").mkdir()
+    np.savetxt("toy/edges.csv", graph["edge_index"].T, fmt="%d", delimiter=",")
+    np.savetxt("toy/features.csv", np.column_stack([np.arange(150), graph["x"]]), fmt="%g", delimiter=",")
+    for folder, word in (("right", y[77]), ("wrong", "typo")):
+        y[77] = word
+        Path("toy/labels.csv").write_text("".join(f"{i},class {k}\n" for i, k in enumerate(y)))
+        capsys.readouterr()
+        assert main(["train", "toy", "--no-baselines", "--no-refit", *CPU, "--out", folder]) == 0
+        said = "class 'class typo' has 1 of at least 3 labels" in capsys.readouterr().err
+        assert said == (folder == "wrong")
+    assert stored("wrong")["split"]["classes"]["class typo"] == {"train": 1, "val": 0, "test": 0}
+    assert stored("wrong")["figures"]["nodes"] == 149
+    assert accuracy("wrong") > accuracy("right") - 0.01
+
+
+OPTIONS: dict[str, tuple[list[str], Any]] = {
+    "--no-refit": (["--no-refit"], lambda f: not f["refit"] and f["runs"][0].endswith("-1")),
+    "--no-baselines": (["--no-baselines"], lambda f: f["baselines"] == {}),
+    "--refit --model": (["--refit", "--model", "gcn", *FEW], lambda f: f["runs"] == ["gcn-final"]),
+    "--refit --preset": (["--refit", "--preset", "own-mlp", *FEW], lambda f: f["chosen"] == ["mlp"]),
+    "--refit --config": (["--refit", "--config", "mine.toml"], lambda f: f["chosen"] == ["mlp"]),
+    "--refit --quick": (["--refit", "--quick", *FEW], lambda f: f["chosen"] == ["linear"]),
+    "--budget": (["--budget", "5"], lambda f: f["members"] >= 1),
+    "--class-weights": (["--class-weights", "balanced"], lambda f: len(f["race"]) == 2),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_the_choice(mine, name):
+    Path("mine.toml").write_text('model = "mlp"\nhidden = 8\nepochs = 4\n')
+    more, expected = OPTIONS[name]
+    fast = [] if name == "--no-baselines" else ["--no-baselines"]
+    assert main(["train", "mine.npz", *more, *fast, *CPU, "--out", "run"]) == 0
+    found = stored("run")
+    assert expected(found) and "own-" not in str(found["runs"])
+    for run in found["runs"]:
+        config = load_run(Path("run/fits", run)).config
+        assert config.class_weights == ("balanced" if name == "--class-weights" else "none")
+        assert config.model == ("mlp" if found["chosen"] == ["mlp"] else config.model)
+
+
+def test_one_model_quickly(mine, capsys):
+    assert main(["train", "mine.npz", "--quick", *FEW, *CPU, "--out", "quick"]) == 0
+    assert "using the preset own-linear" in capsys.readouterr().err
+    summary = json.loads(Path("quick/summary.json").read_text())
+    assert summary["members"] == 1 and not Path("quick/plan.json").exists()
+    assert Config.from_toml("quick/config.toml").hidden == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--budget", "0"], "--budget must be a positive number of seconds, got 0"),
+        (["--budget", "nan"], "--budget must be a positive number of seconds"),
+        (["--split", "all"], "take another split than all"),
+        (["--split", "given"], "carries no fixed split"),
+        (["--class-weights", "equal"], "class_weights must be one of none, balanced"),
+        (["--out", "mine.npz"], "mine.npz is a file"),
+    ],
+)
+def test_refused(mine, capsys, arguments, says):
+    out = [] if "--out" in arguments else ["--out", "run"]
+    refused(capsys, ["train", "mine.npz", "--device", "cpu", *out, *arguments], says)
+
+
+def test_class_weights_need_classes(mine, capsys):
+    np.savez("mine.npz", **blocks() | {"y": blocks()["x"][:, :2]})
+    assert main(["train", "mine.npz", "--class-weights", "balanced", *CPU, "--out", "run"]) == 2
+    assert "class weights need classes, and the task is regression" in capsys.readouterr().err
