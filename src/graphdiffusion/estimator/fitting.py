@@ -50,14 +50,16 @@ def configured(model: str, options: Mapping[str, Any], random_state: Any, device
     if type(random_state) is bool or not hasattr(random_state, "__index__"):
         raise ConfigError(f"random_state must be a whole number, got {random_state!r}.")
     # searches give numbers and texts of NumPy
-    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+    given = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()
+    }
     given |= {"data": NAME, "seed": int(random_state), "device": device}
     if model == AUTO:
         for name in given:
             if name not in KEPT or name == "inits":
                 raise ConfigError(
-                    f"{name} is an option of one configuration, and model='auto' tries several: name the model "
-                    f"as well, such as model='grand', or leave {name} out."
+                    f"{name} is an option of one configuration, and model='auto' tries several: name the "
+                    f"model as well, such as model='grand', or leave {name} out."
                 )
         return Config.from_dict(given)
     given["model"] = model
@@ -94,7 +96,9 @@ def train(
                 budget=math.inf if budget is None else budget, progress=progress,
             )  # fmt: skip
         elif budget is not None:
-            raise ConfigError("budget cuts the plan of an automatic choice: leave it out for one configuration.")
+            raise ConfigError(
+                "budget cuts the plan of an automatic choice: leave it out for one configuration."
+            )
         else:
             _train_one(config, data, folder, progress)
         ensemble = load_ensemble(folder)
