@@ -16,7 +16,6 @@ from graphdiffusion.cli import main
 from graphdiffusion.errors import ConfigError
 from graphdiffusion.training import Config, Population
 
-
 ABOUT = (
     "grand: toy: 60 nodes, 120 edges, 5 features; 60 nodes are labelled, 3 classes.\n"
     "grand: split random: 12 train, 33 validate, 15 test (2 splits take turns).\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -36,9 +36,6 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
     Parameters are the arguments of the constructor and every option that was given: scikit-learn's
     ``get_params``, ``set_params``, ``clone`` and searches know both.
     """
-
-    tasks: ClassVar[tuple[str, ...]]
-    other: ClassVar[str]  # the estimator for other tasks
 
     def __init__(
         self,
@@ -94,7 +91,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """Train on some nodes of ``graph``, or on a whole graph.
 
         Args:
-            X: Nodes ``(m,)`` or ``(m, 1)``: integers are positions, texts are ``node_ids``. Or a graph, as a
+            X: Nodes ``(m,)`` or ``(m, 1)``: integers are positions, texts are ``node_ids``. Or a graph, a
                 ``Data`` or a path: its own labels are learnt, by the split that its masks give.
             y: The label of each node; nothing for a whole graph.
         """
@@ -116,10 +113,10 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray:
-        """The label of each node that is given, or of every node of a graph, the one of the training or another.
+        """The label of each node that is given, or of every node of a graph.
 
         Args:
-            X: Nodes as in ``fit``, or a graph.
+            X: Nodes as in ``fit``, or a graph: that of the training or another with the same features.
         """
         return self._decoded(self._answers(X))
 
@@ -135,12 +132,12 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if is_graph(X):
-            X, y, found = self._unseen(X, y)
+            y, found = self._unseen(X, y)
         else:
             nodes = positions(X, self._data)
             found = self._decoded(self.answers_[nodes])
             if seen := int(np.isin(nodes, self.trained_nodes_).sum()):
-                text = f"{seen} of {len(nodes)} nodes were used by fit: the score is no measure for other nodes."
+                text = f"{seen} of {len(nodes)} nodes were used by fit: the score says little about others."
                 warnings.warn(text, TrainedNodesWarning, stacklevel=2)
         return self._measured(y, found, sample_weight)
 
@@ -162,8 +159,8 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         before, now = self.ensemble_.runs[0].fingerprint.data, data_digests(data)
         return all(before[part] == now[part] for part in parts)
 
-    def _unseen(self, X: Any, y: Any) -> tuple[NDArray[np.int64], NDArray, NDArray]:
-        """Nodes of a graph that can be scored, their labels and predictions."""
+    def _unseen(self, X: Any, y: Any) -> tuple[NDArray, NDArray]:
+        """Labels and predictions of the nodes of a graph that can be scored."""
         data = self._checked(X, y, "score")
         scored = labelled(data)
         if (test := data.get("test_mask")) is not None:
@@ -174,17 +171,17 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         nodes = scored.nonzero().flatten().cpu().numpy()
         if not len(nodes):
             raise DataError(
-                "there is no labelled node that fit has not used: keep some in test_mask, or see the figures in "
-                "summary_['figures'], which come from nodes that were kept apart for a while."
+                "there is no labelled node that fit has not used: put some into test_mask, or read "
+                "summary_['figures'], which fit measured on nodes that it kept apart."
             )
-        return nodes, self._labels(data)[nodes], self.predict(data)[nodes]
+        return self._labels(data)[nodes], self.predict(data)[nodes]
 
     def _checked(self, X: Any, y: Any, where: str) -> Data:
         """A graph with labels of the kind that is predicted here."""
         if y is not None:
             raise DataError(
-                f"{where} of a whole graph takes the labels in data.y, and no y: to give labels, name the graph "
-                f"in {type(self).__name__}(graph=...) and nodes as X."
+                f"{where} of a whole graph takes the labels in data.y, and no y: to give labels, give the "
+                f"graph to {type(self).__name__}(graph=...) and nodes as X."
             )
         return check_data(as_graph(X))
 
@@ -198,7 +195,8 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         nodes = labelled(source).nonzero().flatten().cpu().numpy()
         if not len(nodes):
             raise DataError("the data has no labels: give some nodes a label to learn from.")
-        data = self._with_targets(unlabelled(source), nodes, self._labels(source)[nodes])
+        labels, names = self._labels(source)[nodes], source.get("target_names")
+        data = self._with_targets(unlabelled(source), nodes, labels, names)
         for name in MASKS:
             if source.get(name) is not None:
                 data[name] = source[name]
@@ -208,21 +206,23 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """The graph of the constructor with labels for some nodes; its own labels are not looked at."""
         if self.graph is None:
             raise ConfigError(
-                f"{type(self).__name__} learns from nodes of a graph: give it as graph and nodes to fit, or give a "
-                f"whole graph to fit; got {type(X).__name__} and no graph."
+                f"{type(self).__name__} learns from nodes of a graph: give it as graph and nodes to fit, or "
+                f"give a whole graph to fit; got {type(X).__name__} and no graph."
             )
         graph = unlabelled(as_graph(self.graph))
         nodes = positions(X, graph)
         return self._with_targets(graph, *without_repeats(nodes, self._read(y, nodes)))
 
-    def _with_targets(self, graph: Data, nodes: NDArray[np.int64], labels: NDArray) -> Data:
+    def _with_targets(
+        self, graph: Data, nodes: NDArray[np.int64], labels: NDArray, names: list[str] | None = None
+    ) -> Data:
         """A graph with targets for some nodes, which are encoded as a training takes them."""
-        targets, names = self._encoded(labels)
+        targets, about = self._encoded(labels, names)
         unknown = torch.nan if targets.is_floating_point() else -1
         y = torch.full((graph.x.shape[0], *targets.shape[1:]), unknown, dtype=targets.dtype)
         y[torch.from_numpy(nodes)] = targets
         graph.y = y
-        graph.update(names)
+        graph.update({name: value for name, value in about.items() if value is not None})
         return graph
 
     def _read(self, y: Any, nodes: NDArray[np.int64]) -> NDArray:
@@ -233,8 +233,12 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """The labels in a graph, in the form in which they would be given to fit."""
         raise NotImplementedError
 
-    def _encoded(self, labels: NDArray) -> tuple[Tensor, dict[str, Any]]:
-        """Labels as targets of a training, and what else it must know: the task, and names."""
+    def _encoded(self, labels: NDArray, names: list[str] | None) -> tuple[Tensor, dict[str, Any]]:
+        """Labels as targets of a training, and what else it must know: the task, and names.
+
+        Args:
+            names: Of the columns of labels, where they have names.
+        """
         raise NotImplementedError
 
     def _decoded(self, answers: NDArray) -> NDArray:

@@ -17,16 +17,16 @@ from torch_geometric.data import Data
 from ..data import task_of
 from ..errors import DataError
 from .base import NodeEstimator
-from .nodes import check_labels, refusing
+from .nodes import check_labels, refusing, shown
 
 
 class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph: one class for each, or any of several labels.
 
-    The graph is given first, and nodes are the samples. So cross-validation and searches split nodes; features
+    The graph is given first, and nodes are the samples. So cross-validation and searches split nodes. Features
     and edges of all nodes are seen in training, labels only of those that are given to ``fit``:
 
-        >>> classifier = GRANDClassifier(graph=data).fit([0, 5, 9, ...], ["reader", "writer", "reader", ...])
+        >>> classifier = GRANDClassifier(graph=data).fit([0, 5, ...], ["reader", "writer", ...])
         >>> classifier.predict([1, 2])
 
     Or a whole graph is given to ``fit``, with labels and perhaps masks of its own:
@@ -37,9 +37,9 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
 
     Args:
         graph: A ``torch_geometric.data.Data``, or the path of a graph. Labels that it carries are not used.
-        model: ``"auto"`` tries several configurations on validation nodes and keeps an ensemble of the best,
-            as ``grand train`` does. The name of a model trains one configuration, with early stopping on a
-            fifth of the nodes.
+        model: ``"auto"`` tries several configurations on validation nodes and keeps an ensemble of the
+            best, as ``grand train`` does. The name of a model trains one configuration, with early stopping
+            on a fifth of the nodes.
         refit: Train on all labels at last, for as many epochs as validation found best. By default the
             automatic choice does, unless a whole graph with masks is given; one configuration does not.
         budget: Seconds that may cut the plan of the automatic choice.
@@ -47,9 +47,9 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         verbose: 1 prints lines of progress.
         options: With the name of a model, any option of :class:`~graphdiffusion.training.Config`, such as
-            ``hidden=32``; those that are not given have the values of ``grand train`` on a graph of one's own.
-            With ``"auto"`` only ``split``, ``splits`` and ``class_weights``. ``set_params`` and searches take
-            them all by their names.
+            ``hidden=32``; those that are not given have the values that ``grand train`` takes for a graph of
+            one's own. With ``"auto"`` only ``split``, ``splits`` and ``class_weights``. ``set_params`` and
+            searches take them all by their names.
 
     Attributes:
         classes_: The classes, sorted; of several labels ``target_names``, or 0, 1, ...
@@ -67,7 +67,9 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
         return tags
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
-        """Probabilities ``(m, classes)`` for nodes, or for all nodes of a graph; each by itself for several labels.
+        """Probabilities ``(m, classes)`` for nodes, or for all nodes of a graph.
+
+        Those of several labels are independent, and do not add up to 1.
 
         Args:
             X: Nodes as in ``fit``, or a graph.
@@ -95,17 +97,16 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
         names = data.get("class_names")
         return y if names is None else np.asarray(names)[y]
 
-    def _encoded(self, labels: NDArray) -> tuple[Tensor, dict[str, Any]]:
+    def _encoded(self, labels: NDArray, names: list[str] | None) -> tuple[Tensor, dict[str, Any]]:
         if labels.ndim == 2:
-            self.classes_ = np.arange(labels.shape[1])
-            return torch.from_numpy(labels.astype(np.float32)), {"task": "multilabel"}
+            self.classes_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
+            about = {"task": "multilabel", "target_names": names}
+            return torch.from_numpy(labels.astype(np.float32)), about
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(
-                f"all labels are of the class {self.classes_[0]!r}: at least two classes are needed."
-            )
-        names = [str(name) for name in self.classes_]
-        return torch.from_numpy(codes.astype(np.int64)), {"task": "classification", "class_names": names}
+            raise DataError(f"y holds one class alone, {shown(self.classes_[0])}: at least two are needed.")
+        about = {"task": "classification", "class_names": [str(name) for name in self.classes_]}
+        return torch.from_numpy(codes.astype(np.int64)), about
 
     def _decoded(self, answers: NDArray) -> NDArray:
         if self._data.task == "multilabel":

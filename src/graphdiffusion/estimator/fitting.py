@@ -58,8 +58,8 @@ def configured(model: str, options: Mapping[str, Any], random_state: Any, device
         for name in given:
             if name not in KEPT or name == "inits":
                 raise ConfigError(
-                    f"{name} is an option of one configuration, and model='auto' tries several: name the model "
-                    f"as well, such as model='grand', or leave {name} out."
+                    f"{name} is an option of one configuration, and model='auto' tries several: name the "
+                    f"model as well, such as model='grand', or leave {name} out."
                 )
         return Config.from_dict(given)
     given["model"] = model

@@ -45,29 +45,30 @@ def refusing() -> Iterator[None]:
 
 def positions(nodes: Any, graph: Data) -> NDArray[np.int64]:
     """Positions ``(m,)`` in a graph of nodes that are given by position, or by texts: by ``node_ids``."""
-    found = nodes if hasattr(nodes, "toarray") else np.asarray(nodes)
-    if found.ndim == 2 and found.shape[1] == 1 and isinstance(found, np.ndarray):
+    with refusing():
+        found = check_array(nodes, ensure_2d=False, dtype=None, input_name="X")
+    if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
-    if not isinstance(found, np.ndarray) or found.ndim != 1:
+    if found.ndim != 1:
         raise DataError(
-            "nodes must be an array of shape (m,) or (m, 1), of positions in the graph or of node ids, got "
-            f"{type(nodes).__name__} of shape {found.shape}; features belong to the graph."
+            "X must be nodes of the graph, by position or id, of shape (m,) or (m, 1); got shape "
+            f"{found.shape}. Features belong to the graph."
         )
-    if found.size == 0:
-        raise DataError("no nodes are given: 0 sample(s), and a minimum of 1 is required.")
     if found.dtype == object:
         found = _plain(found)
     if found.dtype.kind in "UT":
         return _by_id(found, graph)
     if found.dtype.kind not in "iu":
         raise DataError(
-            f"nodes must be whole numbers, the positions in the graph, or texts, the node ids; got "
+            "X must be nodes of the graph: whole numbers for positions, or texts for node ids; got "
             f"{found.dtype}."
         )
     count = graph.x.shape[0]
     wrong = (found < 0) | (found >= count)
     if wrong.any():
-        raise DataError(f"there is no node {found[wrong][0]}: the graph has the nodes 0 to {count - 1}.")
+        first = found[wrong][0]
+        known = "Negative values in data" if first < 0 else "Unknown nodes in data"
+        raise DataError(f"{known}: there is no node {first}, the graph has the nodes 0 to {count - 1}.")
     return found.astype(np.int64)
 
 
@@ -111,11 +112,12 @@ def without_repeats(nodes: NDArray[np.int64], labels: NDArray) -> tuple[NDArray[
     if differs.any():
         k = int(differs.argmax())
         raise DataError(
-            f"node {nodes[k]} is given twice, with the labels {_shown(labels[first[back[k]]])} and "
-            f"{_shown(labels[k])}: give it one."
+            f"node {nodes[k]} is given twice, with the labels {shown(labels[first[back[k]]])} and "
+            f"{shown(labels[k])}: give it one."
         )
     return once, labels[first]
 
 
-def _shown(label: Any) -> str:
+def shown(label: Any) -> str:
+    """A label as it is written in Python."""
     return repr(label.tolist() if isinstance(label, np.ndarray | np.generic) else label)

@@ -49,16 +49,17 @@ class GRANDRegressor(NodeEstimator, RegressorMixin, BaseEstimator):  # type: ign
             )
         return data.y.cpu().numpy()
 
-    def _encoded(self, labels: NDArray) -> tuple[Tensor, dict[str, Any]]:
+    def _encoded(self, labels: NDArray, names: list[str] | None) -> tuple[Tensor, dict[str, Any]]:
         targets = torch.from_numpy(labels.astype(np.float32))
         if not bool(targets.isfinite().all()):
             raise DataError(
                 f"y must be finite in float32, got {np.abs(labels).max()}: give it in other units."
             )
-        return targets, {"task": "regression"}
+        return targets, {"task": "regression", "target_names": names}
 
     def _decoded(self, answers: NDArray) -> NDArray:
-        return answers[:, 0] if self._data.y.dim() == 1 else answers
+        found = answers.astype(np.float64)
+        return found[:, 0] if self._data.y.dim() == 1 else found
 
     def _measured(self, wanted: Any, found: NDArray, sample_weight: Any) -> float:
         with refusing():
