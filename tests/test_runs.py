@@ -13,8 +13,8 @@ from graphdiffusion.errors import ArgumentError, DataError
 from graphdiffusion.training import Config, Member, Trainer, load_problem, load_run, open_folder, protocol
 
 SMALL = {
-    "hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, "per_class": 4, "split": "random",
-    "splits": 3,
+    "hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 6, "per_class": 4,
+    "split": "random", "splits": 3,
 }  # fmt: skip
 
 

@@ -3,9 +3,9 @@
     python examples/own-graph/make_graph.py scipy-modules
 
 writes three tables into a folder. A node is a module; an edge says that one imports the other; features are
-the words of its text, in long format; the label is the subpackage that it belongs to, known for some modules
-only. ``truth.csv`` holds the labels of all of them, to check predictions with. Nothing is imported or run:
-the files of the installed package are read as text.
+the words of its text, in long format; the label is the subpackage that it belongs to, known for some of the
+modules. ``truth.csv`` holds the labels of all of them, to check predictions with. Nothing is imported or
+run: the files of the installed package are read as text.
 """
 
 from __future__ import annotations
