@@ -44,6 +44,12 @@ _add("att-col-T4", _ATTENTION, over="columns", time=4.0)
 _add("att-sym-T4", _ATTENTION, over="symmetric", time=4.0)
 _add("att-col-T10-strong", _ATTENTION, over="columns", time=10.0, decay=5e-3)
 _add("att-row-T3-read3", _ATTENTION, over="rows", normaliser="softmax", time=3.0, readout=3)
+_DENSE = {"input_dropout": 0.0, "dropout": 0.2, "scaling": "columns", "mlp": True}
+_add("lap-sym-T4-dense", _LAPLACIAN, over="symmetric", time=4.0, **_DENSE)
+_add("lap-row-T2-read2-dense", _LAPLACIAN, over="rows", time=2.0, readout=2, **_DENSE)
+_add("att-row-T3-read3-dense", _ATTENTION, over="rows", normaliser="softmax", time=3.0, readout=3, **_DENSE)
+_add("zero-dense", _LAPLACIAN, time=0.0, **_DENSE)
+_add("zero", _LAPLACIAN, time=0.0, mlp=True)
 _add(
     "mlp", {"model": "mlp", "hidden": 64, "dropout": 0.5, "optimiser": "adam", "rate": 0.01, "decay": 5e-4}
 )
