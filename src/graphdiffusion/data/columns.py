@@ -176,11 +176,13 @@ def _two_or_three(table: Table) -> int:
 
 
 def _separator_hint(table: Table) -> str:
+    """What seems to separate the cells of a row instead."""
     text = "".join(table.texts(k).cell(0) for k in table.columns)
-    if table.name.lower().endswith(".csv") and "\t" in text:
+    if table.name.lower().endswith(".tsv"):
+        return "; the row holds commas: name a comma-separated file .csv" if "," in text else ""
+    if "\t" in text:
         return "; the row holds tabs: name a tab-separated file .tsv"
-    if table.name.lower().endswith(".csv") and ";" in text:
-        return "; the row holds semicolons: separate the columns by commas"
-    if table.name.lower().endswith(".tsv") and "," in text:
-        return "; the row holds commas: name a comma-separated file .csv"
+    for mark, name in ((";", "semicolons"), (" ", "spaces")):
+        if mark in text:
+            return f"; the row holds {name}: separate the columns by commas"
     return ""

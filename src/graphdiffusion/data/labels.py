@@ -126,8 +126,8 @@ def _note_words(columns: Sequence[Texts], file: str, notes: list[str]) -> None:
     if words:
         count = sum(int(_among(column, _WORDS).sum()) for column in columns)
         notes.append(
-            f"{file}: {count:,} label{'s' * (count > 1)} {', '.join(map(repr, words))} taken as "
-            "unlabelled; a class of that name must be renamed"
+            f"{file}: {count:,} label{'s' * (count > 1)} {', '.join(map(repr, words))} taken as unlabelled"
+            "; a class of that name must be renamed"
         )
 
 

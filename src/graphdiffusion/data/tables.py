@@ -30,8 +30,11 @@ class Texts:
         """Strip the values, merge those that become equal, and drop those that do not occur."""
         texts, index = list(raw), Index()
         used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
-        stripped = (texts[k].strip() for k in used.tolist())
+        stripped = [texts[k].strip() for k in used.tolist()]
         numbers = np.zeros(len(texts), dtype=np.int64)
+        if len(set(stripped)) == used.size:  # nothing to merge
+            numbers[used] = np.arange(used.size)
+            return cls(numbers[codes], stripped)
         numbers[used] = np.fromiter(map(index.__getitem__, stripped), dtype=np.int64, count=used.size)
         return cls(numbers[codes], list(index))
 
