@@ -8,12 +8,15 @@ import torch
 from scipy.special import softmax
 from sklearn import metrics
 from torch import Tensor
+from torch_geometric.data import Data
 
+from graphdiffusion.training import Config, Population, load_problem, protocol
 from graphdiffusion.training.answers import (
     COLDEST,
     HOTTEST,
     Answer,
     Answers,
+    answers_of,
     fit_temperature,
     joined,
     mean_answer,
@@ -86,6 +89,31 @@ def test_a_node_that_a_member_trained_on_does_not_count():
 def loss_by_hand(task: Task, each: list[Answer], temperature: float) -> float:
     expected = by_hand(each, "val", temperature)
     return float(np.mean([-np.log(float(p[int(task.y[node])])) for node, p in expected.items()]))
+
+
+def test_outputs_are_computed_once(monkeypatch):
+    """Unless there are too many of them to keep."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(20, (2, 60), generator=generator).unique(dim=1)
+    data = Data(x=torch.randn(20, 3, generator=generator), edge_index=edges, y=torch.arange(20) % 2)
+    config = Config(model="mlp", hidden=4, split="folds", splits=2, device="cpu")
+    problem, members = load_problem(config, data), protocol(config, data)
+    states = dict(Population(problem, config, members).stack.tensors)
+    outputs, passes = Population.outputs, []
+
+    def counted(self, state):
+        passes.append(len(self))
+        return outputs(self, state)
+
+    monkeypatch.setattr(Population, "outputs", counted)
+    means = {}
+    for most in (1 << 20, 0):
+        monkeypatch.setattr("graphdiffusion.training.answers.KEPT", most)
+        passes.clear()
+        answers = answers_of(problem, config, members, states)
+        means[most] = [mean_answer(problem.task, answers, "val")[1] for _ in range(3)]
+        assert sum(passes) == (2 if most else 6)
+    assert all(torch.equal(mean, means[0][0]) for own in means.values() for mean in own)
 
 
 def test_temperature():

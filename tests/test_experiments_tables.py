@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,12 @@ def embedded(monkeypatch):
 
 
 def small(*arguments, **options):
+    """Cells with models that are trained in no time."""
     options = {"splits": 2, "inits": 1, "device": "cpu", "epochs": 2} | options
-    return cells(*arguments, **options)
+    return [
+        replace(cell, config=cell.config.replace(hidden=8, time=1.0))
+        for cell in cells(*arguments, **options)
+    ]
 
 
 @pytest.mark.parametrize("data", SETS)

@@ -110,6 +110,7 @@ MODELS = {
     "no temperature": drop("temperature"),
     "a temperature of zero": put("temperature", 0.0),
     "a huge temperature": put("temperature", 1e300),
+    "another temperature": put("temperature", 7.0),
     "target names": put("target_names", list("abc")),
     "many features": put("in_channels", 2**31 - 1),
     "very many features": put("in_channels", 10**30),

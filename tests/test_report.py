@@ -51,7 +51,7 @@ def write_run(folder: Path, chunks: int, finished: bool) -> None:
         results = [Result(k, k, k, 0.8, 0.8 + 0.01 * k, 5, 10, 2.0, {}) for k in range(chunks)]
         summary = summarise(load_problem(config, data), config, results, 1.5)
         about = {"run": fingerprint.run, "metrics": journal.last}
-        write_json(folder / "summary.json", "summary", about | summary)
+        write_json(folder / "summary.json", "summary", about | summary | {"figures": {}})
 
 
 @pytest.mark.parametrize("chunks", [1, 3])

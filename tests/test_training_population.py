@@ -16,7 +16,7 @@ from graphdiffusion.training.optimisers import Optimiser
 NODES, CLASSES = 60, 3
 SMALL = Config(
     hidden=8, heads=2, attention_dim=8, time=3.0, epochs=6, development=30, per_class=5, device="cpu",
-    input_dropout=0.3, dropout=0.2,
+    input_dropout=0.3, dropout=0.2, split="random",
 )  # fmt: skip
 
 

@@ -76,8 +76,7 @@ def about_data(base: Config, data: Data) -> list[str]:
     """What is trained on: sizes, split, and classes that are too rare to be validated."""
     from ..data.shares import RARE, rare_classes
     from ..data.targets import known, task_of
-    from ..ensemble.automatic import rounds_of
-    from ..training.problem import member_splits, split_kind, splits_of
+    from ..training.problem import member_splits, protocol, split_kind, splits_of
 
     found = [*(data.get("notes") or [])]
     task, kind = task_of(data), split_kind(base, data)
@@ -89,7 +88,7 @@ def about_data(base: Config, data: Data) -> list[str]:
         f"{data.edge_index.shape[1] // 2:,} edges, {data.x.shape[1]:,} features; "
         f"{labelled:,} nodes are labelled, {len(names) or '?'} {what}."
     )
-    split = member_splits(base, data, rounds_of(base, data)[:1])
+    split = member_splits(base, data, protocol(base, data)[:1])
     sizes = [int(mask.sum()) for mask in (split.train, split.val, split.test)]
     count = splits_of(base, data)
     turns = f" ({count} splits take turns)" if count > 1 else ""

@@ -20,6 +20,8 @@ from .template import TASK
 # Temperatures lie between these. Beyond them validation has no error at all, or tells nothing.
 COLDEST, HOTTEST = 0.05, 20.0
 
+KEPT = 1 << 26  # bytes of outputs that are computed once and kept for the next pass
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -38,7 +40,7 @@ Answers = Callable[[Visit], None]  # calls a function with one answer after the 
 def answers_of(
     problem: Problem, config: Config, members: Sequence[Member], states: Mapping[str, Tensor]
 ) -> Answers:
-    """The answers of the members of one configuration.
+    """The answers of the members of one configuration, computed when they are first asked for.
 
     Args:
         members: Which.
@@ -46,8 +48,16 @@ def answers_of(
     """
     place = {member.number: k for k, member in enumerate(members)}
     device = problem.y.device
+    small = 4 * len(members) * problem.graph.num_nodes * problem.out_channels <= KEPT
+    kept: list[Answer] = []
 
     def together(visit: Visit) -> None:
+        if kept:
+            for answer in kept:
+                visit(answer)
+            return
+        found: list[Answer] = []
+
         def chunk(chosen: list[Member]) -> None:
             population = Population(problem, config, chosen)
             own = torch.tensor([place[member.number] for member in chosen])
@@ -57,9 +67,13 @@ def answers_of(
             masks = population.val.cpu(), population.test.cpu()
             for k in range(len(chosen)):
                 statistics = {name: value[k].cpu() for name, value in population.statistics.items()}
-                visit(Answer(output[k], statistics, masks[0][k], masks[1][k]))
+                answer = Answer(output[k], statistics, masks[0][k], masks[1][k])
+                visit(answer)
+                if small:
+                    found.append(answer)
 
         in_chunks(members, chunk_size(problem, config, len(members)), chunk)
+        kept.extend(found)
 
     return together
 

@@ -230,6 +230,8 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
         task, temperature = TASKS[note["task"]], float(note["temperature"])
         if not COLDEST <= temperature <= HOTTEST:
             raise ValueError(f"a temperature is {temperature}")
+        if temperature != summary["figures"].get("temperature", 1.0):
+            raise ValueError("its temperature is not that of summary.json")
         scaling = Scaling.from_tensors(config.scaling, states, features)
         try:  # without memory, whatever the counts are
             wanted = stacked_template(config, features, task, outputs, [r.member for r in results])
