@@ -1,126 +1,257 @@
-"""The estimator keeps the habits of scikit-learn."""
+"""The estimators: nodes as samples, whole graphs, parameters, scores, and what is refused."""
 
 from __future__ import annotations
 
+import math
+import pickle
+import sys
+import tempfile
+from copy import deepcopy
+
+import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from estimator_data import EVEN, FAST, GRAND, LABELS, NODES, ODD, toy
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
 from test_cli_basics import write_graph
 
 from graphdiffusion import GRANDClassifier
+from graphdiffusion.configs import read_preset
 from graphdiffusion.data import open_data
-from graphdiffusion.errors import ConfigError, DataError, TooManyEvaluations
+from graphdiffusion.ensemble import choose, portfolio
+from graphdiffusion.errors import (
+    ConfigError,
+    TooManyEvaluations,
+    TrainedNodesWarning,
+    TrainingWarning,
+)
+from graphdiffusion.nn import as_features
 from graphdiffusion.training import Config
-
-SMALL = {"hidden": 8, "heads": 2, "attention_dim": 8, "time": 2.0, "epochs": 15, "per_class": 4}
+from graphdiffusion.training.fingerprint import data_digests
+from graphdiffusion.training.problem import build_graph
 
 
 @pytest.fixture
-def data(tmp_path):
-    return open_data(write_graph(tmp_path / "toy"))
+def data():
+    return toy()
 
 
-def test_fit_predict_score(data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    before = set(tmp_path.rglob("*"))
-    classifier = GRANDClassifier(**SMALL)
-    assert classifier.fit(data) is classifier
-    assert set(tmp_path.rglob("*")) == before
-    assert classifier.classes_.tolist() == [0, 1, 2]
-    answers, p = classifier.predict(data), classifier.predict_proba(data)
-    assert answers.shape == (60,) and p.shape == (60, 3)
-    assert np.array_equal(answers, p.argmax(1)) and np.allclose(p.sum(1), 1)
-    assert classifier.score(data) == np.mean(answers == data.y.numpy()) > 0.6
-    assert 0 <= classifier.result_.test <= 1
-    mask = data.y == 2
-    assert classifier.score(data, mask) == np.mean(answers[mask] == 2)
-    unseen = open_data(write_graph(tmp_path / "unseen", 30, seed=2, labels=False))
-    del unseen.y
-    assert classifier.predict(unseen).shape == (30,)
+@pytest.fixture
+def few_epochs(monkeypatch):
+    """An automatic choice whose candidates train for a few epochs."""
+    monkeypatch.setattr(sys.modules["graphdiffusion.ensemble.portfolio"], "EPOCHS", 2)
 
 
-def test_parameters():
-    classifier = GRANDClassifier(hidden=8, config={"relu": False})
-    parameters = classifier.get_params()
-    assert parameters["hidden"] == 8 and parameters["config"] == {"relu": False}
-    for name, value in GRANDClassifier().get_params().items():
-        assert name == "config" or value == getattr(Config(), name)
-    assert classifier.set_params(epochs=7).epochs == 7
-    copy = clone(classifier)
-    assert copy is not classifier and copy.get_params() == classifier.get_params()
-    assert "hidden=8" in repr(classifier)
-    with pytest.raises(ValueError, match="Invalid parameter 'hiden'"):
-        classifier.set_params(hiden=8)
+def test_nodes_are_the_samples(data):
+    fitted = GRANDClassifier(graph=data, **GRAND).fit(EVEN, LABELS[EVEN])
+    assert fitted.classes_.tolist() == ["apple", "pear", "plum"] and fitted.n_features_in_ == 1
+    assert np.array_equal(fitted.trained_nodes_, EVEN)
+    answers = fitted.predict(ODD)
+    assert fitted.score(ODD, LABELS[ODD]) == accuracy_score(LABELS[ODD], answers) > 0.5
+    # the oracle: the model itself
+    (run,) = fitted.ensemble_.runs
+    with torch.no_grad():
+        output = run.model()(as_features(data.x), build_graph(run.config, data))
+    wanted = (output / run.temperature).softmax(-1).numpy()
+    assert np.allclose(fitted.predict_proba(ODD), wanted[ODD], atol=1e-6)
+    assert np.array_equal(answers, fitted.classes_[wanted.argmax(1)[ODD]])
+    assert fitted.n_iter_ == 15 and fitted.summary_["members"] == 1
+    # options that are not given are those of the command line
+    assert run.config.diffusivity == read_preset("own-linear")["diffusivity"] != Config().diffusivity
 
 
-def test_clones_learn_the_same(data):
-    classifier = GRANDClassifier(**SMALL, config={"batch_norm": True})
-    first = classifier.fit(data).predict_proba(data)
-    assert np.array_equal(first, clone(classifier).fit(data).predict_proba(data))
-    assert not np.array_equal(first, clone(classifier).set_params(seed=1).fit(data).predict_proba(data))
+def test_forms_of_nodes_and_labels(data):
+    fitted = GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN])
+    wanted = fitted.predict_proba(EVEN)
+    ids = [data.node_ids[k] for k in EVEN]
+    for nodes in (
+        EVEN[:, None], EVEN.tolist(), range(0, 60, 2), EVEN.astype(object), EVEN.astype(np.uint8),
+        torch.from_numpy(EVEN), pd.DataFrame({"node": EVEN}), ids, np.array(ids)[:, None], pd.Series(ids),
+    ):  # fmt: skip
+        assert np.array_equal(fitted.predict_proba(nodes), wanted)
+    assert np.array_equal(fitted.predict_proba(EVEN[::-1]), wanted[::-1])
+    again = clone(fitted).fit(pd.Series(ids), pd.Series(LABELS[EVEN], dtype="category"))
+    assert np.array_equal(again.predict_proba(EVEN), wanted)
+    # a node twice with the same label, and in another order
+    twice = np.r_[EVEN[::-1], EVEN[:5]]
+    assert np.array_equal(clone(fitted).fit(twice, LABELS[twice]).predict_proba(EVEN), wanted)
+    # labels of any kind keep their type and their order
+    for kinds in (
+        np.array([30, -5, 7]),
+        np.array([0.5, 0.25, 0.75]) * 4,
+        np.array(["z", "a", "é"], dtype=object),
+    ):
+        own = kinds[data.y.numpy()]
+        fitted.fit(EVEN, own[EVEN])
+        assert fitted.classes_.tolist() == sorted(kinds.tolist())
+        assert np.array_equal(fitted.predict(ODD), fitted.classes_[fitted.predict_proba(ODD).argmax(1)])
+        assert fitted.score(ODD, own[ODD]) == accuracy_score(own[ODD], fitted.predict(ODD))
 
 
-def test_masks(data):
-    places = torch.arange(60) % 4
-    data.train_mask, data.val_mask, data.test_mask = places == 0, places == 1, places == 2
-    fitted = GRANDClassifier(**SMALL).fit(data)
-    answers = torch.from_numpy(fitted.predict(data))
-    assert fitted.score(data) == fitted.result_.test
-    assert fitted.score(data, data.val_mask) == fitted.result_.val
-    assert fitted.score(data) == (answers == data.y)[data.test_mask].double().mean().item()
-    # a mask in place of train_mask, and every labelled node used up: no test nodes are left
-    for key in ("train_mask", "val_mask", "test_mask"):
+def test_labels_of_the_graph_are_not_used(data):
+    data.train_mask = data.y == 0
+    before = data_digests(data)
+    wanted = GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN]).predict_proba(NODES)
+    assert data_digests(data) == before
+    for key in ("y", "class_names", "task", "train_mask"):
         del data[key]
-    assert np.isnan(GRANDClassifier(**SMALL).fit(data, data.y >= 0).result_.test)
-    assert GRANDClassifier(**SMALL).fit(data, places < 2).result_.test >= 0
+    assert np.array_equal(
+        GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN]).predict_proba(NODES), wanted
+    )
+    # nor are labels of nodes that are not given to fit
+    data.y = torch.zeros(60, dtype=torch.int64)
+    assert np.array_equal(
+        GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN]).predict_proba(NODES), wanted
+    )
 
 
-def test_patience(data):
-    stopped = GRANDClassifier(**{**SMALL, "epochs": 200}, patience=2).fit(data)
-    assert stopped.result_.epochs == stopped.result_.best_epoch + 3 < 200
+def test_graph_by_path(tmp_path):
+    path = write_graph(tmp_path / "toy")
+    fitted = GRANDClassifier(graph=str(path), **FAST).fit(EVEN, LABELS[EVEN])
+    whole = GRANDClassifier(**FAST).fit(path)
+    assert np.array_equal(fitted.classes_, whole.classes_)
+    assert fitted.predict(path).shape == whole.predict(str(path)).shape == (60,)
+
+
+def test_cross_validation(data):
+    classifier = GRANDClassifier(graph=data, **FAST)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    by_hand = [
+        clone(classifier).fit(NODES[train], LABELS[train]).score(NODES[test], LABELS[test])
+        for train, test in folds.split(NODES, LABELS)
+    ]
+    assert cross_val_score(classifier, NODES, LABELS, cv=folds, error_score="raise").tolist() == by_hand
+    assert (
+        cross_val_score(make_pipeline(classifier), NODES, LABELS, cv=folds, error_score="raise").tolist()
+        == by_hand
+    )
+    probabilities = cross_val_score(
+        classifier, NODES, LABELS, cv=2, scoring="roc_auc_ovr", error_score="raise"
+    )
+    assert (probabilities > 0.5).all()
+
+
+def test_search(data):
+    classifier = GRANDClassifier(graph=data, model="grand", epochs=8, hidden=8)
+    grid = {"time": np.array([0.5, 4.0]), "hidden": np.array([4, 32]), "relu": [False]}
+    train, test, known, hidden = train_test_split(NODES, LABELS, stratify=LABELS, random_state=0)
+    search = GridSearchCV(classifier, grid, cv=2, error_score="raise").fit(train, known)
+    best, scores = search.best_params_, search.cv_results_["mean_test_score"]
+    assert len(set(scores)) > 1 and search.best_score_ == scores.max()
+    config = search.best_estimator_.ensemble_.runs[0].config
+    assert (config.time, config.hidden, config.relu) == (best["time"], best["hidden"], False)
+    assert search.score(test, hidden) == search.best_estimator_.score(test, hidden)
+    models = GridSearchCV(GRANDClassifier(graph=data, epochs=2), {"model": ["gcn", "mlp"]}, cv=2)
+    assert models.fit(NODES, LABELS).best_params_["model"] in ("gcn", "mlp")
+
+
+def test_parameters(data):
+    classifier = GRANDClassifier(graph=data, model="grand", hidden=8, random_state=3)
+    assert classifier.get_params() == {
+        "graph": data, "model": "grand", "refit": None, "budget": None, "random_state": 3, "device": "auto",
+        "verbose": 0, "hidden": 8,
+    }  # fmt: skip
+    assert classifier.set_params(epochs=2, time=1.0) is classifier and classifier.time == 1.0
+    assert "epochs=2" in repr(classifier) and "hidden=8" in repr(classifier)
+    classifier.fit(EVEN, LABELS[EVEN])
+    copy = clone(classifier)
+    assert copy.get_params() == classifier.get_params() and copy.graph is data
+    assert not [name for name in vars(copy) if name.endswith("_")]
+    copy.set_params(hidden=4)
+    assert classifier.hidden == 8
+    for wrong in (lambda: GRANDClassifier(hiden=8), lambda: classifier.set_params(hiden=8)):
+        with pytest.raises(ConfigError, match="unknown option 'hiden': did you mean 'hidden'"):
+            wrong()
+
+
+def test_seeds(data):
+    classifier = GRANDClassifier(graph=data, **FAST)
+    first = classifier.fit(EVEN, LABELS[EVEN]).predict_proba(NODES)
+    assert np.array_equal(first, clone(classifier).fit(EVEN, LABELS[EVEN]).predict_proba(NODES))
+    other = clone(classifier).set_params(random_state=np.int64(1)).fit(EVEN, LABELS[EVEN])
+    assert not np.array_equal(first, other.predict_proba(NODES))
+
+
+def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    calls = []
+
+    def recorded(base, data, folder, **how):
+        calls.append((base, how))
+        return choose(base, data, folder, **how)
+
+    monkeypatch.setattr("graphdiffusion.estimator.fitting.choose", recorded)
+    fitted = GRANDClassifier(graph=data, random_state=2).fit(EVEN, LABELS[EVEN])
+    assert capsys.readouterr() == ("", "") and not list(tmp_path.iterdir())
+    ((base, how),) = calls
+    assert base == Config(data="graph", seed=2)
+    assert how == {
+        "candidates": None, "refit": None, "compare": False, "budget": math.inf, "progress": None,
+    }  # fmt: skip
+    found = fitted.summary_
+    assert {c["name"] for c in found["race"]} == {c.name for c in portfolio()}
+    assert found["refit"] and found["baselines"] == {} and found["figures"]["part"] == "val"
+    # the mean of all models, which have learnt from all labels
+    parts = [
+        run.predict(member=result.number).double()
+        for run in fitted.ensemble_.runs
+        for result in run.results
+    ]
+    assert len(parts) == found["members"] > 1
+    assert np.allclose(fitted.predict_proba(NODES), sum(parts) / len(parts), atol=1e-6)
+    assert np.array_equal(fitted.trained_nodes_, EVEN)
+
+
+def test_verbose_budget_and_refit_of_one_configuration(data, capsys, few_epochs):
+    GRANDClassifier(graph=data, verbose=1, budget=1e-9).fit(EVEN, LABELS[EVEN])
+    shown = capsys.readouterr().out
+    assert "of the plan; training laplacian-symmetric-1." in shown and "attention" not in shown
+    one = GRANDClassifier(graph=data, **FAST, verbose=1).fit(EVEN, LABELS[EVEN])
+    assert "training gcn." in capsys.readouterr().out
+    again = clone(one).set_params(refit=True, verbose=0).fit(EVEN, LABELS[EVEN])
+    assert {run.config.split for run in one.ensemble_.runs} == {"folds"}
+    assert {run.config.split for run in again.ensemble_.runs} == {"all"} and again.summary_["refit"]
+
+
+def test_scores_of_trained_nodes_are_warned_of(data, recwarn):
+    fitted = GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN])
+    fitted.score(ODD, LABELS[ODD])
+    assert not [w for w in recwarn if w.category is TrainedNodesWarning]
+    with pytest.warns(TrainedNodesWarning, match="30 of 60 nodes were used by fit"):
+        score = fitted.score(NODES, LABELS)
+    assert score == accuracy_score(LABELS, fitted.predict(NODES))
+    weight = np.arange(30) + 1.0
+    wanted = accuracy_score(LABELS[ODD], fitted.predict(ODD), sample_weight=weight)
+    assert fitted.score(ODD, LABELS[ODD], sample_weight=weight) == wanted
+
+
+def test_copies_predict_the_same(data, tmp_path):
+    other = open_data(write_graph(tmp_path / "other", 30, seed=2))
+    fitted = GRANDClassifier(graph=data, **GRAND, label_rate=0.5).fit(EVEN, LABELS[EVEN])
+    assert "problem" in vars(fitted.ensemble_.runs[0])
+    joblib.dump(fitted, tmp_path / "fitted.joblib")
+    for copy in (
+        pickle.loads(pickle.dumps(fitted)), deepcopy(fitted), joblib.load(tmp_path / "fitted.joblib")
+    ):  # fmt: skip
+        assert "problem" not in vars(copy.ensemble_.runs[0])  # it may lie on a GPU
+        assert np.array_equal(copy.predict_proba(NODES), fitted.predict_proba(NODES))
+        assert np.array_equal(copy.predict_proba(other), fitted.predict_proba(other))
+        assert np.allclose(copy.ensemble_.predict(), fitted.predict_proba(NODES), atol=1e-6)
+        assert np.array_equal(
+            copy.fit(EVEN, LABELS[EVEN]).predict_proba(NODES), fitted.predict_proba(NODES)
+        )
 
 
 def test_an_integration_that_fails(data):
-    stiff = {**SMALL, "variant": "nonlinear", "solver": "dopri5"}
-    tight = {"max_evaluations": 40, "rtol": 1e-7, "atol": 1e-9}
+    stiff = {**GRAND, "variant": "nonlinear", "solver": "dopri5", "max_evaluations": 26}
     with pytest.raises(TooManyEvaluations, match="Loosen rtol and atol"):
-        GRANDClassifier(**stiff, config=tight).fit(data)
-    fast = GRANDClassifier(**{**stiff, "epochs": 50}, rate=0.5, config={"max_evaluations": 40})
-    with pytest.warns(ConvergenceWarning, match=r"training ends after \d+ epochs: .*max_evaluations=40"):
-        fast.fit(data)
-    assert 0 <= fast.result_.best_epoch < fast.result_.epochs < 50
-    assert fast.predict(data).shape == (60,) and fast.result_.val > 0.3
-
-
-def test_errors(data):
-    classifier = GRANDClassifier(**SMALL)
-    with pytest.raises(NotFittedError):
-        classifier.predict(data)
-    with pytest.raises(ConfigError, match="hidden must be at least 1"):
-        GRANDClassifier(hidden=0).fit(data)
-    with pytest.raises(ConfigError, match="unknown option 'hiden': did you mean 'hidden'"):
-        GRANDClassifier(config={"hiden": 3}).fit(data)
-    with pytest.raises(ConfigError, match="hidden is an argument of its own"):
-        GRANDClassifier(config={"hidden": 3}).fit(data)
-    with pytest.raises(ConfigError, match="splits has no meaning here"):
-        GRANDClassifier(config={"splits": 3}).fit(data)
-    with pytest.raises(ConfigError, match="label_rate needs labels"):
-        GRANDClassifier(config={"label_rate": 0.5}).fit(data)
-    with pytest.raises(ConfigError, match="config must be a dictionary"):
-        GRANDClassifier(config=["relu"]).fit(data)
-    with pytest.raises(DataError, match=r"expected a torch_geometric.data.Data, got list"):
-        classifier.fit([1, 2])
-    with pytest.raises(DataError, match="per_class of at most 20"):
-        GRANDClassifier(per_class=30).fit(data)
-    with pytest.raises(DataError, match="a mask must be a bool tensor"):
-        classifier.fit(data, torch.ones(60))
-    with pytest.raises(DataError, match="0 labelled training nodes are too few"):
-        classifier.fit(data, torch.zeros(60, dtype=torch.bool))
-    classifier.fit(data)
-    with pytest.raises(DataError, match="no labelled node to score on"):
-        classifier.score(data, torch.zeros(60, dtype=torch.bool))
-    data.x = data.x[:, :3]
-    with pytest.raises(DataError, match="must have 5 features, as in fit, got 3"):
-        classifier.predict(data)
+        GRANDClassifier(graph=data, **stiff, rtol=1e-7, atol=1e-9).fit(EVEN, LABELS[EVEN])
+    fast = GRANDClassifier(graph=data, **{**stiff, "epochs": 50}, rate=0.5)
+    with pytest.warns(TrainingWarning, match=r"end at epoch \d+: .*max_evaluations=26"):
+        fast.fit(EVEN, LABELS[EVEN])
+    assert 0 < fast.n_iter_ < 50 and fast.predict(ODD).shape == (30,)

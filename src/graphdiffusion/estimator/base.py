@@ -206,8 +206,8 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """The graph of the constructor with labels for some nodes; its own labels are not looked at."""
         if self.graph is None:
             raise ConfigError(
-                f"{type(self).__name__} learns from nodes of a graph: give it as graph and nodes to fit, or "
-                f"give a whole graph to fit; got {type(X).__name__} and no graph."
+                f"{type(self).__name__} learns from nodes of a graph: give the graph to the constructor "
+                f"and nodes to fit, or a whole graph to fit; got {type(X).__name__} and no graph."
             )
         graph = unlabelled(as_graph(self.graph))
         nodes = positions(X, graph)

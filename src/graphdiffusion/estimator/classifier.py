@@ -23,7 +23,7 @@ from .nodes import check_labels, refusing, shown
 class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph: one class for each, or any of several labels.
 
-    The graph is given first, and nodes are the samples. So cross-validation and searches split nodes. Features
+    The graph is given first, and nodes are the samples: cross-validation and searches split nodes. Features
     and edges of all nodes are seen in training, labels only of those that are given to ``fit``:
 
         >>> classifier = GRANDClassifier(graph=data).fit([0, 5, ...], ["reader", "writer", ...])
@@ -47,8 +47,8 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         verbose: 1 prints lines of progress.
         options: With the name of a model, any option of :class:`~graphdiffusion.training.Config`, such as
-            ``hidden=32``; those that are not given have the values that ``grand train`` takes for a graph of
-            one's own. With ``"auto"`` only ``split``, ``splits`` and ``class_weights``. ``set_params`` and
+            ``hidden=32``; what is not given has the value that ``grand train`` takes for a graph of one's
+            own. With ``"auto"`` only ``split``, ``splits`` and ``class_weights``. ``set_params`` and
             searches take them all by their names.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ def refusing() -> Iterator[None]:
 
 def positions(nodes: Any, graph: Data) -> NDArray[np.int64]:
     """Positions ``(m,)`` in a graph of nodes that are given by position, or by texts: by ``node_ids``."""
+    if nodes is None or isinstance(nodes, Number):
+        raise DataError(f"X must be nodes of the graph, by position or id, of shape (m,); got {nodes!r}.")
     with refusing():
         found = check_array(nodes, ensure_2d=False, dtype=None, input_name="X")
     if found.ndim == 2 and found.shape[1] == 1:

@@ -50,12 +50,10 @@ class GRANDRegressor(NodeEstimator, RegressorMixin, BaseEstimator):  # type: ign
         return data.y.cpu().numpy()
 
     def _encoded(self, labels: NDArray, names: list[str] | None) -> tuple[Tensor, dict[str, Any]]:
-        targets = torch.from_numpy(labels.astype(np.float32))
-        if not bool(targets.isfinite().all()):
-            raise DataError(
-                f"y must be finite in float32, got {np.abs(labels).max()}: give it in other units."
-            )
-        return targets, {"task": "regression", "target_names": names}
+        largest = np.abs(labels.astype(np.float64)).max()
+        if largest > np.finfo(np.float32).max:
+            raise DataError(f"y must be finite in float32, got {largest:g}: give it in other units.")
+        return torch.from_numpy(labels.astype(np.float32)), {"task": "regression", "target_names": names}
 
     def _decoded(self, answers: NDArray) -> NDArray:
         found = answers.astype(np.float64)
