@@ -13,7 +13,6 @@ from test_cli_basics import SMALL, toy, write_graph  # noqa: F401
 
 from graphdiffusion.cli import main
 
-
 # what a training says about its data before it begins
 ABOUT = re.compile(r"grand: (\S+: [\d,]+ nodes, |split \w+: )")
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .. import __version__
+from .messages import say
 from .options import ROOT, Plugins
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 _PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
 _EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "knn": "pynndescent", "ogb": "ogb"}
@@ -84,23 +88,27 @@ def data_info(
     root: Annotated[str, ROOT] = "",
 ) -> None:
     """Show statistics, splits, source and files of a data set, or of your own graph."""
-    from ..data import MASKS, dataset_info, find_raw, is_dataset, open_data
+    from ..data import dataset_info, find_raw, is_dataset, labelled, open_data, task_of
     from .tables import print_facts
 
     if not is_dataset(name):
         data = open_data(name)
-        labelled = int((data.y >= 0).sum())
-        masks = [int(data[key].sum()) if data.get(key) is not None else 0 for key in MASKS]
-        split = "{} train, {} val, {} test".format(*masks) if any(masks) else "none given"
+        task = task_of(data)
+        kind, names = (
+            ("classes", "class_names") if task == "classification" else ("targets", "target_names")
+        )
         facts = [
             ("nodes", f"{data.num_nodes:,}"),
             ("edges", f"{data.edge_index.shape[1] // 2:,}"),
             ("features", f"{data.x.shape[1]:,}"),
-            ("classes", ", ".join(data.class_names) or "none"),
-            ("labelled", f"{labelled:,}"),
-            ("split", split),
+            ("task", task),
+            (kind, ", ".join(data.get(names) or []) or "none"),
+            ("labelled", f"{int(labelled(data).sum()):,}"),
+            ("split", _given_splits(data)),
         ]
         print_facts(str(data.name), facts)
+        for note in data.get("notes") or []:
+            say(note)
         return
     known = dataset_info(name)
     place = find_raw(known, root or None)
@@ -108,18 +116,37 @@ def data_info(
     if place is None and known.urls:
         files = f"not here; would be downloaded from {known.urls[0].rpartition('/')[0]}"
     random = f"random: {known.development:,} development nodes, 20 of each class to train"
-    fixed = known.family in ("Planetoid", "OGB")
+    fixed = [name for family, name in _FIXED.items() if family == known.family]
     facts = [
         ("nodes", f"{known.nodes:,} in the largest component of {known.all_nodes:,}"),
         ("edges", f"{known.edges:,} of {known.all_edges:,}, undirected"),
         ("features", f"{known.features:,}"),
         ("classes", f"{known.classes}"),
-        ("splits", "; ".join([random] * bool(known.development) + ["fixed: --split planetoid"] * fixed)),
+        ("splits", "; ".join([random] * bool(known.development) + fixed)),
         ("source", known.source),
         ("aliases", ", ".join(known.aliases) or "none"),
         ("files", str(files)),
     ]
     print_facts(known.name, facts)
+
+
+_FIXED = {
+    "Planetoid": "fixed: --split planetoid",
+    "OGB": "fixed: --split given",
+    "heterophilous": "ten fixed ones: --split given",
+}
+
+
+def _given_splits(data: Data) -> str:
+    """Sizes of the splits that a graph carries."""
+    from ..data import given_split, number_of_splits
+
+    found = []
+    for number in range(number_of_splits(data)):
+        split = given_split(data, number)
+        sizes = [int(mask.sum()) for mask in (split.train, split.val, split.test)]
+        found.append("{:,} train, {:,} val, {:,} test".format(*sizes))
+    return "; ".join(found) or "none given"
 
 
 def _version_of(package: str) -> str:
