@@ -64,7 +64,7 @@ def rates_of(data: Data) -> tuple[int, ...]:
 
 
 def opened(name: str, root: str | None) -> Data:
-    """A data set by name; ``cora~16`` has its features reduced to 16 numbers, as users' graphs often have."""
+    """A data set by name; ``cora~16`` has its features reduced to 16 numbers, as own graphs often have."""
     plain, _, width = name.partition("~")
     data = load_data(plain, root)
     if width:
