@@ -162,7 +162,7 @@ def test_interrupted_before_anything(toy, capsys, monkeypatch):  # noqa: F811
 
     monkeypatch.setattr("graphdiffusion.cli.train._rehearse", interrupted)
     assert main(["train", "toy", *SMALL, "--out", "run"]) == 130
-    assert capsys.readouterr().err == ABOUT + "grand: interrupted.\n"
+    assert capsys.readouterr().err.endswith("grand: interrupted.\n")
     assert not Path("run").exists()
 
 

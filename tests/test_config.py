@@ -157,7 +157,7 @@ def test_no_seed_is_used_twice():
     with pytest.raises(ConfigError, match="seed must be between 0 and 999999, got 1000000"):
         Plan(seed=1_000_000)
     with pytest.raises(ConfigError, match="seed must be between 0 and 999999"):
-        GRANDClassifier(seed=1_000_000).fit(None)
+        GRANDClassifier(random_state=1_000_000).fit(None)
     for split in ("planetoid", "all"):
         assert Config(seed=999_999, split=split).seed == 999_999  # each is one split
     with pytest.raises(ConfigError, match=r"at most 1000000, got 999999 \+ 5"):

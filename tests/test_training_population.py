@@ -299,7 +299,7 @@ DIVERGING = {
 @pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
 @pytest.mark.parametrize("name", DIVERGING)
 def test_a_diverging_member_ends_as_it_would_alone(data, name, rate):
-    config = SMALL.replace(**DIVERGING[name], epochs=8)
+    config = SMALL.replace(**DIVERGING[name], epochs=4)
     group = members(3, rate=[0.02, rate, 0.01])
     problem = load_problem(config, data)
     together, alone = (Trainer(problem, config, group, chunk=chunk).run() for chunk in (3, 1))

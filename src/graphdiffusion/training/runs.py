@@ -18,7 +18,7 @@ from ..data import check_data
 from ..data.structure import select_columns
 from ..errors import ArgumentError, DataError
 from ..nn import Model, as_features
-from ..nn.scaling import Scaling
+from ..nn.scaling import PREFIX, Scaling
 from .answers import COLDEST, HOTTEST
 from .chunks import check_run, reading
 from .config import Config
@@ -232,7 +232,7 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
             raise ValueError(f"a temperature is {temperature}")
         if temperature != summary["figures"].get("temperature", 1.0):
             raise ValueError("its temperature is not that of summary.json")
-        scaling = Scaling.from_tensors(config.scaling, states, features)
+        scales = {name: states.pop(name) for name in list(states) if name.startswith(PREFIX)}
         try:  # without memory, whatever the counts are
             wanted = stacked_template(config, features, task, outputs, [r.member for r in results])
         except RuntimeError:
@@ -240,6 +240,9 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
     check_tensors(path, states, wanted)
     check_finite(path, states)
     with reading(path, _mend(folder)):
+        # only now: it takes memory for as many features as the note claims
+        scaling = Scaling.from_tensors(config.scaling, scales, features)
+        check_tensors(path, scales, {})  # what it has not taken
         parts = ("class", "target", "feature")
         class_names, target_names, feature_names = (_names(note, fingerprint, part) for part in parts)
         given = class_names if task is Classification else target_names
