@@ -146,6 +146,8 @@ def test_search(data):
     config = search.best_estimator_.ensemble_.runs[0].config
     assert (config.time, config.hidden, config.relu) == (best["time"], best["hidden"], False)
     assert search.score(test, hidden) == search.best_estimator_.score(test, hidden)
+    pipeline = make_pipeline(classifier).set_params(grandclassifier__time=7.0)
+    assert pipeline[0].time == 7.0 and "grandclassifier__time" in pipeline.get_params()
     models = GridSearchCV(GRANDClassifier(graph=data, epochs=2), {"model": ["gcn", "mlp"]}, cv=2)
     assert models.fit(NODES, LABELS).best_params_["model"] in ("gcn", "mlp")
 
@@ -205,6 +207,15 @@ def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path
     assert len(parts) == found["members"] > 1
     assert np.allclose(fitted.predict_proba(NODES), sum(parts) / len(parts), atol=1e-6)
     assert np.array_equal(fitted.trained_nodes_, EVEN)
+
+
+def test_automatic_choice_keeps_off_the_test_nodes(data, few_epochs):
+    places = torch.arange(60) % 4
+    data.train_mask, data.val_mask, data.test_mask = places == 0, places == 1, places == 2
+    fitted = GRANDClassifier(budget=1e-9).fit(data)
+    assert not fitted.summary_["refit"] and fitted.summary_["figures"]["part"] == "test"
+    assert np.array_equal(fitted.trained_nodes_, (places < 2).nonzero().flatten())
+    assert fitted.score(data) == pytest.approx(fitted.summary_["figures"]["accuracy"])
 
 
 def test_verbose_budget_and_refit_of_one_configuration(data, capsys, few_epochs):
