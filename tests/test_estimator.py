@@ -177,6 +177,9 @@ def test_seeds(data):
     assert np.array_equal(first, clone(classifier).fit(EVEN, LABELS[EVEN]).predict_proba(NODES))
     other = clone(classifier).set_params(random_state=np.int64(1)).fit(EVEN, LABELS[EVEN])
     assert not np.array_equal(first, other.predict_proba(NODES))
+    # seeds as scikit-learn's ensembles draw them
+    large = clone(classifier).set_params(random_state=2**31 - 1).fit(EVEN, LABELS[EVEN])
+    assert not np.array_equal(first, large.predict_proba(NODES))
 
 
 def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path, monkeypatch, capsys):
