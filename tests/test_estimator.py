@@ -10,7 +10,6 @@ from copy import deepcopy
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from estimator_data import EVEN, FAST, GRAND, LABELS, NODES, ODD, toy
@@ -71,12 +70,10 @@ def test_forms_of_nodes_and_labels(data):
     ids = [data.node_ids[k] for k in EVEN]
     for nodes in (
         EVEN[:, None], EVEN.tolist(), range(0, 60, 2), EVEN.astype(object), EVEN.astype(np.uint8),
-        torch.from_numpy(EVEN), pd.DataFrame({"node": EVEN}), ids, np.array(ids)[:, None], pd.Series(ids),
+        torch.from_numpy(EVEN), ids, np.array(ids)[:, None], np.array(ids, dtype=object),
     ):  # fmt: skip
         assert np.array_equal(fitted.predict_proba(nodes), wanted)
     assert np.array_equal(fitted.predict_proba(EVEN[::-1]), wanted[::-1])
-    again = clone(fitted).fit(pd.Series(ids), pd.Series(LABELS[EVEN], dtype="category"))
-    assert np.array_equal(again.predict_proba(EVEN), wanted)
     # a node twice with the same label, and in another order
     twice = np.r_[EVEN[::-1], EVEN[:5]]
     assert np.array_equal(clone(fitted).fit(twice, LABELS[twice]).predict_proba(EVEN), wanted)
@@ -91,6 +88,17 @@ def test_forms_of_nodes_and_labels(data):
         assert fitted.classes_.tolist() == sorted(kinds.tolist())
         assert np.array_equal(fitted.predict(ODD), fitted.classes_[fitted.predict_proba(ODD).argmax(1)])
         assert fitted.score(ODD, own[ODD]) == accuracy_score(own[ODD], fitted.predict(ODD))
+
+
+def test_frames(data):
+    pd = pytest.importorskip("pandas")
+    fitted = GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN])
+    wanted = fitted.predict_proba(EVEN)
+    ids = pd.Series([data.node_ids[k] for k in EVEN])
+    for nodes in (ids, pd.DataFrame({"node": EVEN}), pd.DataFrame({"node": ids})):
+        assert np.array_equal(fitted.predict_proba(nodes), wanted)
+    again = clone(fitted).fit(ids, pd.Series(LABELS[EVEN], dtype="category"))
+    assert np.array_equal(again.predict_proba(EVEN), wanted)
 
 
 def test_labels_of_the_graph_are_not_used(data):
