@@ -10,7 +10,6 @@ from copy import deepcopy
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from estimator_data import EVEN, FAST, GRAND, LABELS, NODES, ODD, toy
@@ -71,12 +70,10 @@ def test_forms_of_nodes_and_labels(data):
     ids = [data.node_ids[k] for k in EVEN]
     for nodes in (
         EVEN[:, None], EVEN.tolist(), range(0, 60, 2), EVEN.astype(object), EVEN.astype(np.uint8),
-        torch.from_numpy(EVEN), pd.DataFrame({"node": EVEN}), ids, np.array(ids)[:, None], pd.Series(ids),
+        torch.from_numpy(EVEN), ids, np.array(ids)[:, None], np.array(ids, dtype=object),
     ):  # fmt: skip
         assert np.array_equal(fitted.predict_proba(nodes), wanted)
     assert np.array_equal(fitted.predict_proba(EVEN[::-1]), wanted[::-1])
-    again = clone(fitted).fit(pd.Series(ids), pd.Series(LABELS[EVEN], dtype="category"))
-    assert np.array_equal(again.predict_proba(EVEN), wanted)
     # a node twice with the same label, and in another order
     twice = np.r_[EVEN[::-1], EVEN[:5]]
     assert np.array_equal(clone(fitted).fit(twice, LABELS[twice]).predict_proba(EVEN), wanted)
@@ -91,6 +88,17 @@ def test_forms_of_nodes_and_labels(data):
         assert fitted.classes_.tolist() == sorted(kinds.tolist())
         assert np.array_equal(fitted.predict(ODD), fitted.classes_[fitted.predict_proba(ODD).argmax(1)])
         assert fitted.score(ODD, own[ODD]) == accuracy_score(own[ODD], fitted.predict(ODD))
+
+
+def test_frames(data):
+    pd = pytest.importorskip("pandas")
+    fitted = GRANDClassifier(graph=data, **FAST).fit(EVEN, LABELS[EVEN])
+    wanted = fitted.predict_proba(EVEN)
+    ids = pd.Series([data.node_ids[k] for k in EVEN])
+    for nodes in (ids, pd.DataFrame({"node": EVEN}), pd.DataFrame({"node": ids})):
+        assert np.array_equal(fitted.predict_proba(nodes), wanted)
+    again = clone(fitted).fit(ids, pd.Series(LABELS[EVEN], dtype="category"))
+    assert np.array_equal(again.predict_proba(EVEN), wanted)
 
 
 def test_labels_of_the_graph_are_not_used(data):
@@ -146,6 +154,8 @@ def test_search(data):
     config = search.best_estimator_.ensemble_.runs[0].config
     assert (config.time, config.hidden, config.relu) == (best["time"], best["hidden"], False)
     assert search.score(test, hidden) == search.best_estimator_.score(test, hidden)
+    pipeline = make_pipeline(classifier).set_params(grandclassifier__time=7.0)
+    assert pipeline[0].time == 7.0 and "grandclassifier__time" in pipeline.get_params()
     models = GridSearchCV(GRANDClassifier(graph=data, epochs=2), {"model": ["gcn", "mlp"]}, cv=2)
     assert models.fit(NODES, LABELS).best_params_["model"] in ("gcn", "mlp")
 
@@ -175,6 +185,9 @@ def test_seeds(data):
     assert np.array_equal(first, clone(classifier).fit(EVEN, LABELS[EVEN]).predict_proba(NODES))
     other = clone(classifier).set_params(random_state=np.int64(1)).fit(EVEN, LABELS[EVEN])
     assert not np.array_equal(first, other.predict_proba(NODES))
+    # seeds as scikit-learn's ensembles draw them
+    large = clone(classifier).set_params(random_state=2**31 - 1).fit(EVEN, LABELS[EVEN])
+    assert not np.array_equal(first, large.predict_proba(NODES))
 
 
 def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path, monkeypatch, capsys):
@@ -205,6 +218,15 @@ def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path
     assert len(parts) == found["members"] > 1
     assert np.allclose(fitted.predict_proba(NODES), sum(parts) / len(parts), atol=1e-6)
     assert np.array_equal(fitted.trained_nodes_, EVEN)
+
+
+def test_automatic_choice_keeps_off_the_test_nodes(data, few_epochs):
+    places = torch.arange(60) % 4
+    data.train_mask, data.val_mask, data.test_mask = places == 0, places == 1, places == 2
+    fitted = GRANDClassifier(budget=1e-9).fit(data)
+    assert not fitted.summary_["refit"] and fitted.summary_["figures"]["part"] == "test"
+    assert np.array_equal(fitted.trained_nodes_, (places < 2).nonzero().flatten())
+    assert fitted.score(data) == pytest.approx(fitted.summary_["figures"]["accuracy"])
 
 
 def test_verbose_budget_and_refit_of_one_configuration(data, capsys, few_epochs):

@@ -9,6 +9,7 @@ from estimator_data import EVEN, FAST, GRAND, LABELS, NODES, ODD, toy
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from test_cli_basics import write_graph
+from torch_geometric.data import Data
 
 from graphdiffusion import GRANDClassifier, GRANDRegressor
 from graphdiffusion.data import open_data
@@ -78,6 +79,29 @@ def test_another_graph(data, tmp_path):
     other.x, other.feature_names = other.x[:, :3], None
     with pytest.raises(DataError, match="the models take 5 features a node, but other has 3"):
         fitted.predict(other)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_trained_nodes_are_found_in_a_graph_that_has_grown(data, sparse):
+    data.train_mask, data.val_mask = torch.arange(60) % 3 == 0, torch.arange(60) % 3 == 1
+    fitted = GRANDClassifier(**FAST).fit(data)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    new = Data(
+        x=torch.cat([data.x[order], torch.zeros(1, 5)]),
+        edge_index=torch.randint(0, 61, (2, 200)),
+        y=torch.cat([data.y[order], torch.tensor([0])]),
+        class_names=data.class_names,
+        node_ids=[*(data.node_ids[k] for k in order), "new"],
+    )
+    if sparse:
+        new.x = new.x.to_sparse_csr()
+    unseen = torch.cat([order % 3 == 2, torch.tensor([True])]).numpy()
+    truth = np.asarray(new.class_names)[new.y]
+    assert fitted.score(new) == accuracy_score(truth[unseen], fitted.predict(new)[unseen])
+    new.node_ids = None  # then by position: node 0 is another one
+    at_place = (order == torch.arange(60)) & (order % 3 < 2)
+    unseen = ~torch.cat([at_place, torch.tensor([False])]).numpy()
+    assert fitted.score(new) == accuracy_score(truth[unseen], fitted.predict(new)[unseen])
 
 
 def test_labels_as_features_are_seen_on_the_graph_of_the_training(data):

@@ -23,11 +23,10 @@ from ..training.fingerprint import data_digests
 from ..training.problem import member_splits
 from ..training.runs import unlabelled
 from .fitting import AUTO, configured, train
-from .nodes import as_graph, is_graph, positions, without_repeats
+from .nodes import as_graph, found_again, is_graph, positions, without_repeats
 
-# parts of the data that make two graphs the same for a model, and those that make two nodes the same
-_GRAPH = ("edges", "edge weights", "edge attributes", "features", "feature names")
-_NODES = ("features", "node ids")
+# parts of the data that make two graphs the same for a model
+_PARTS = ("edges", "edge weights", "edge attributes", "features", "feature names")
 
 
 class NodeEstimator(BaseEstimator):  # type: ignore[misc]
@@ -126,7 +125,8 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         Args:
             X: Nodes as in ``fit``; those that fit has used are counted with a warning. Or a graph: of its
                 labelled nodes those count that fit has not used, and of these those in ``test_mask`` if it
-                has one.
+                has one. In another graph a node is the same if its id and features are, or without ids its
+                position and features.
             y: The label of each node; nothing for a graph.
             sample_weight: Weight of each node.
         """
@@ -152,23 +152,18 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         if not is_graph(X):
             return self.answers_[positions(X, self._data)]
         data = unlabelled(as_graph(X))
-        return self.answers_ if self._same(data, _GRAPH) else self.ensemble_.predict(data).numpy()
-
-    def _same(self, data: Data, parts: tuple[str, ...]) -> bool:
-        """Whether a graph has these parts in common with that of the training."""
         before, now = self.ensemble_.runs[0].fingerprint.data, data_digests(data)
-        return all(before[part] == now[part] for part in parts)
+        same = all(before[part] == now[part] for part in _PARTS)
+        return self.answers_ if same else self.ensemble_.predict(data).numpy()
 
     def _unseen(self, X: Any, y: Any) -> tuple[NDArray, NDArray]:
         """Labels and predictions of the nodes of a graph that can be scored."""
         data = self._checked(X, y, "score")
-        scored = labelled(data)
+        scored = labelled(data).cpu()
         if (test := data.get("test_mask")) is not None:
-            scored = scored & test.reshape(len(test), -1).any(dim=1)
-        if self._same(data, _NODES):
-            scored = scored.clone()
-            scored[torch.from_numpy(self.trained_nodes_)] = False
-        nodes = scored.nonzero().flatten().cpu().numpy()
+            scored = scored & test.cpu().reshape(len(test), -1).any(dim=1)
+        known = found_again(self.trained_nodes_, self._data, data)
+        nodes = np.setdiff1d(scored.nonzero().flatten().numpy(), known)
         if not len(nodes):
             raise DataError(
                 "there is no labelled node that fit has not used: put some into test_mask, or read "

@@ -43,7 +43,8 @@ class GRANDClassifier(NodeEstimator, ClassifierMixin, BaseEstimator):  # type: i
         refit: Train on all labels at last, for as many epochs as validation found best. By default the
             automatic choice does, unless a whole graph with masks is given; one configuration does not.
         budget: Seconds that may cut the plan of the automatic choice.
-        random_state: Seed of splits, weights and dropout, a whole number.
+        random_state: Seed of splits, weights and dropout: a whole number, of which the remainder by 500 000
+            counts.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         verbose: 1 prints lines of progress.
         options: With the name of a model, any option of :class:`~graphdiffusion.training.Config`, such as

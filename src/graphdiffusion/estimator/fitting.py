@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..ensemble import Candidate, Ensemble, choose, load_ensemble
 from ..ensemble.portfolio import KEPT
 from ..ensemble.progress import Stages
 from ..errors import ConfigError
+from ..training.choices import MOST_SEEDS
 from ..training.config import Config
 from ..training.folder import open_folder
 from ..training.problem import load_problem, pick_device, protocol
@@ -36,6 +38,9 @@ _ELSEWHERE = {
     "seed": "give random_state",
 }
 
+# scikit-learn's ensembles draw seeds up to 2**31, and splits take the seeds that follow
+_SEEDS = MOST_SEEDS // 2
+
 log = logging.getLogger("graphdiffusion")
 
 
@@ -47,13 +52,13 @@ def configured(model: str, options: Mapping[str, Any], random_state: Any, device
     for name in options:
         if name in _ELSEWHERE:
             raise ConfigError(f"{name} is no argument of an estimator: {_ELSEWHERE[name]}.")
-    if type(random_state) is bool or not hasattr(random_state, "__index__"):
-        raise ConfigError(f"random_state must be a whole number, got {random_state!r}.")
+    if type(random_state) is bool or not isinstance(random_state, Integral) or random_state < 0:
+        raise ConfigError(f"random_state must be a whole number from 0, got {random_state!r}.")
     # searches give numbers and texts of NumPy
     given = {
         name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()
     }
-    given |= {"data": NAME, "seed": int(random_state), "device": device}
+    given |= {"data": NAME, "seed": int(random_state) % _SEEDS, "device": device}
     if model == AUTO:
         for name in given:
             if name not in KEPT or name == "inits":

@@ -9,8 +9,11 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_consistent_length
+from torch import Tensor
 from torch_geometric.data import Data
 
 from ..data import open_data
@@ -119,6 +122,32 @@ def without_repeats(nodes: NDArray[np.int64], labels: NDArray) -> tuple[NDArray[
             f"{shown(labels[k])}: give it one."
         )
     return once, labels[first]
+
+
+def found_again(nodes: NDArray[np.int64], before: Data, now: Data) -> NDArray[np.int64]:
+    """Positions in the graph ``now`` of those nodes of the graph ``before`` that it has, too.
+
+    They are found by their ids, or by their positions where a graph has none, and have the same features.
+    """
+    if before.x.shape[1] != now.x.shape[1]:
+        return nodes[:0]
+    ids, others = before.get("node_ids"), now.get("node_ids")
+    places = nodes
+    if ids is not None and others is not None:
+        index = {name: k for k, name in enumerate(others)}
+        places = np.array([index.get(ids[k], -1) for k in nodes.tolist()], dtype=np.int64)
+    there = (places >= 0) & (places < now.x.shape[0])
+    nodes, places = nodes[there], places[there]
+    differ = _matrix(before.x)[nodes] != _matrix(now.x)[places]
+    return places[differ.getnnz(axis=1) == 0]
+
+
+def _matrix(x: Tensor) -> sp.csr_matrix:
+    if x.layout == torch.strided:
+        return sp.csr_matrix(x.cpu().numpy())
+    rows = (x if x.layout == torch.sparse_csr else x.coalesce().to_sparse_csr()).cpu()
+    parts = (rows.values().numpy(), rows.col_indices().numpy(), rows.crow_indices().numpy())
+    return sp.csr_matrix(parts, shape=tuple(rows.shape))
 
 
 def shown(label: Any) -> str:
