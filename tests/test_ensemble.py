@@ -64,6 +64,7 @@ def mine(tmp_path, monkeypatch) -> Data:
 
 
 BASE = {"data": "mine.npz", "device": "cpu"}
+TWO = Config(**BASE, splits=2)  # of five folds, where all of them would prove no more
 
 
 def chosen(data: Data, folder: str, base: Config | None = None, **how: Any) -> dict[str, Any]:
@@ -237,7 +238,7 @@ def test_an_interrupted_choice_goes_on(whole, tmp_path, monkeypatch, kind, at):
 
 def test_a_candidate_that_fails_is_left_out(mine, caplog):
     stiff = {"variant": "nonlinear", "solver": "dopri5", "max_evaluations": 1, **SHORT}
-    found = chosen(mine, "run", candidates=[Candidate("stiff", stiff), TINY[0]])
+    found = chosen(mine, "run", TWO, candidates=[Candidate("stiff", stiff), TINY[0]])
     last = found["race"][-1]
     assert (last["name"], last["val"], last["rounds"]) == ("stiff", None, 0) and "evaluations" in last[
         "failure"
@@ -289,7 +290,7 @@ def test_several_columns_of_masks(mine):
     found = chosen(data, "several")
     assert found["split"]["splits"] == 3 and found["race"][0]["rounds"] == 3
     assert found["figures"]["nodes"] == int((part == 4).any(1).sum())
-    assert chosen(data, "again", refit=True)["refit"]
+    assert chosen(data, "again", refit=True, candidates=TINY[:1])["refit"]
 
 
 # files
@@ -355,7 +356,7 @@ def test_simple_methods_for_comparison(mine):
 
 def test_a_single_class(mine):
     data = written(Path("mine.npz"), y=np.zeros(150, dtype=int))
-    found = chosen(data, "run", compare=True, candidates=TINY[:1])
+    found = chosen(data, "run", TWO, compare=True, candidates=TINY[:1])
     assert found["figures"]["accuracy"] == 1 and set(found["baselines"].values()) == {1}
 
 
@@ -366,7 +367,7 @@ def test_other_tasks(mine, task):
     several = np.eye(3)[y] + np.eye(3)[0] > 0
     targets = {"regression": 10 * np.eye(3)[y][:, :2] + noise, "multilabel": several}
     data = written(Path("mine.npz"), y=targets[task].astype(np.float32))
-    found = chosen(data, "run", compare=True, candidates=TINY[:1])
+    found = chosen(data, "run", TWO, compare=True, candidates=TINY[:1])
     assert found["task"] == task and found["metric"] in ("R²", "micro-F1") and found["temperature"] > 0
     own = found["figures"]["r2" if task == "regression" else "micro_f1"]
     assert len(found["baselines"]) == 4
@@ -376,7 +377,7 @@ def test_other_tasks(mine, task):
 
 def test_options_of_one_model_do_not_disturb_the_comparison(mine):
     """A base with options that the compared models do not have."""
-    config = Config(**BASE, label_rate=0.5, sweep=1.5)
+    config = TWO.replace(label_rate=0.5, sweep=1.5)
     assert len(chosen(mine, "run", config, compare=True, candidates=TINY[:1])["baselines"]) == 4
 
 

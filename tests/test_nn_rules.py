@@ -34,9 +34,13 @@ def test_a_small_graph_of_ones_own_trains_with_the_defaults() -> None:
     config = Config(data="mine", hidden=8, attention_dim=8, epochs=2, splits=2)
     problem = load_problem(config, small_graph())
     population = Population(problem, config, protocol(config, problem.data))
+    assert population.train.sum(1).tolist() == [24, 24]  # four of five folds
+    assert population.val.sum(1).tolist() == [6, 6] and not bool(population.test.any())
+    assert len(Trainer(problem, config, protocol(config, problem.data)).run()) == 2
+    config = config.replace(split="random")
+    population = Population(problem, config, protocol(config, problem.data))
     assert population.train.sum(1).tolist() == [15, 15]  # half of the smallest class, of each of three
     assert bool(population.val.any(1).all()) and bool(population.test.any(1).all())
-    assert len(Trainer(problem, config, protocol(config, problem.data)).run()) == 2
 
 
 def test_a_member_out_of_patience_changes_no_more() -> None:

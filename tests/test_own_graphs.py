@@ -125,14 +125,14 @@ def test_from_files_to_predictions(kind, capsys):
 def test_resumed_runs_have_the_same_bytes(kind, monkeypatch):
     """Stopped in its first and in its second chunk; statistics of the task are among the bytes."""
     monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
-    arguments = ["train", "toy", *TINY, "--patience", "2", "--scaling", "columns"]
+    arguments = ["train", "toy", *TINY, "--epochs", "4", "--scaling", "columns"]
     assert main([*arguments, "--out", "whole"]) == 0
     step = Population.step
     for member in (0, 1):
         out = f"broken{member}"
 
         def interrupted(self, member=member):
-            if self.members[0].number == member and self.epochs_done == 3:
+            if self.members[0].number == member and self.epochs_done == 2:
                 raise KeyboardInterrupt
             return step(self)
 

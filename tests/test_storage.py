@@ -94,7 +94,7 @@ def test_a_full_disk_during_a_training(toy, capsys):  # noqa: F811
     with small_files(8000):
         assert main(["train", "toy", *SMALL, "--hidden", "64", "--out", "run"]) == 2
     says = capsys.readouterr().err
-    assert says == "grand: cannot write run/chunks/00000.safetensors: File too large.\n"
+    assert says.endswith("grand: cannot write run/chunks/00000.safetensors: File too large.\n")
     assert not list(Path("run").rglob(".*"))
     assert main(["train", "--resume", "--out", "run"]) == 0
 
