@@ -91,7 +91,7 @@ class Cell:
         for d in range(self.draws):
             y = torch.where(self.known[d], self.data.y, -1)
             for fold in range(FOLDS):
-                own = share_split(y, fold, d, test=False)
+                own = share_split(y, fold, d, test="none")
                 found.append(Split(own.train, own.val, self.test[d]))
         return stack_splits(found)
 

@@ -32,7 +32,7 @@ def mine(tmp_path, monkeypatch):
 def test_a_graph_from_strangers(mine, capsys):
     assert main(["train", "mine.npz", "--device", "cpu"]) == 0
     shown = capsys.readouterr()
-    assert "150 nodes" in shown.err and "split folds: 120 train, 30 validate, 0 test" in shown.err
+    assert "150 nodes" in shown.err and "split folds: 90 train, 30 validate, 30 test" in shown.err
     assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-3"))
     (folder,) = Path("runs").iterdir()
     assert re.fullmatch(r"mine-auto-\d{8}-\d{6}", folder.name)

@@ -107,7 +107,7 @@ def test_given_split_is_the_default_of_an_own_graph(toy, capsys):  # noqa: F811
     assert main(["train", "./cora", *SMALL, *auto, "--out", "folder"]) == 0
     folder = json.loads(Path("folder/summary.json").read_text())
     assert folder["nodes"] == 40 and folder["split"]["kind"] == "folds" and folder["members"] == 5
-    assert folder["test"] is None and folder["val"]["nodes"] == 8
+    assert folder["test"]["nodes"] == folder["val"]["nodes"] == 8
 
 
 def test_all_variants_and_rewiring(toy, capsys, monkeypatch):  # noqa: F811

@@ -208,7 +208,7 @@ def test_automatic_choice_is_that_of_the_command_line(data, few_epochs, tmp_path
     }  # fmt: skip
     found = fitted.summary_
     assert {c["name"] for c in found["race"]} == {c.name for c in portfolio()}
-    assert found["refit"] and found["baselines"] == {} and found["figures"]["part"] == "val"
+    assert found["refit"] and found["baselines"] == {} and found["figures"]["part"] == "test"
     # the mean of all models, which have learnt from all labels
     parts = [
         run.predict(member=result.number).double()
@@ -232,11 +232,11 @@ def test_automatic_choice_keeps_off_the_test_nodes(data, few_epochs):
 def test_verbose_budget_and_refit_of_one_configuration(data, capsys, few_epochs):
     GRANDClassifier(graph=data, verbose=1, budget=1e-9).fit(EVEN, LABELS[EVEN])
     shown = capsys.readouterr().out
-    assert "of the plan; training laplacian-symmetric-1." in shown and "attention" not in shown
+    assert "of the plan: training laplacian-symmetric-1" in shown and "attention" not in shown
     one = GRANDClassifier(graph=data, **FAST, verbose=1).fit(EVEN, LABELS[EVEN])
-    assert "training gcn." in capsys.readouterr().out
+    assert "training gcn" in capsys.readouterr().out
     again = clone(one).set_params(refit=True, verbose=0).fit(EVEN, LABELS[EVEN])
-    assert {run.config.split for run in one.ensemble_.runs} == {"folds"}
+    assert {run.config.split for run in one.ensemble_.runs} == {"given"}
     assert {run.config.split for run in again.ensemble_.runs} == {"all"} and again.summary_["refit"]
 
 

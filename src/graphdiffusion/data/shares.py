@@ -1,10 +1,13 @@
 """Splits for a user's own graph: stratified shares of the labels, with validation in turns.
 
-With a test part, a fifth of the labels is kept apart for the test; the rest is dealt into four folds, of
-which each validates once: shares of 60, 20 and 20 percent. Without one, five folds validate in turns.
+60, 20 and 20 percent of the labels train, validate and test. Where labels are many, the test part is kept
+apart and the rest is dealt into four folds, of which each validates once. Where they are few, there are
+five folds, of which each validates once and tests once: so every label is in the test.
 
 Classes with fewer than `RARE` labels train in every split: they cannot be spread over the parts.
 """
+
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,7 +19,8 @@ from graphdiffusion.data.targets import known
 from graphdiffusion.errors import DataError
 
 TEST_SHARE = 5  # one label in so many is for the test
-FOLDS = {True: 4, False: 5}  # with and without a test part
+Test = Literal["apart", "turns", "none"]  # a test part for all splits, one fold for each, or none
+FOLDS: dict[Test, int] = {"apart": TEST_SHARE - 1, "turns": TEST_SHARE, "none": TEST_SHARE}
 RARE = 3  # labels of a class that can be spread over three parts
 FEW = 300  # labels under which a test part would be too small to tell anything
 
@@ -26,18 +30,19 @@ def has_few_labels(y: Tensor) -> bool:
     return int(known(y).sum()) < FEW
 
 
-def share_split(y: Tensor, number: int, seed: int, *, test: bool) -> Split:
+def share_split(y: Tensor, number: int, seed: int, *, test: Test) -> Split:
     """One of a series of stratified splits.
 
-    Splits 0 to 3 (without a test part 0 to 4) have the same folds, each with another one for validation;
-    the next ones deal the folds anew. The test part is the same in all. Classes are stratified; a single
-    number as target is, too, by its size. The draw is exact on every platform, as that of `random_split`.
+    Splits 0 to 3 (0 to 4 unless the test part is kept apart) have the same folds, each with another one for
+    validation; the next ones deal the folds anew. A test part that is kept apart is the same in all; in
+    turns it is the fold after that for validation. Classes are stratified; a single number as target is,
+    too, by its size. The draw is exact on every platform, as that of `random_split`.
 
     Args:
         y: (n,) int64 class numbers, -1 where unlabelled; or targets (n, k), NaN where unlabelled.
         number: which of the series, from 0.
         seed: of the series.
-        test: whether there is a test part.
+        test: whether the test part is kept apart, takes turns, or is left out.
     """
     nodes = known(y).cpu().numpy().nonzero()[0]
     order = _order(y, nodes)
@@ -46,19 +51,22 @@ def share_split(y: Tensor, number: int, seed: int, *, test: bool) -> Split:
     folds = FOLDS[test]
     if nodes.size == 0:
         raise DataError("the data has no labels: give some nodes a label to learn from.")
-    if common.size < (TEST_SHARE if test else folds):
+    if common.size < TEST_SHARE:
         raise DataError(
             f"{common.size} labelled nodes of classes with at least {RARE} labels are too few to train and "
-            f"to validate: label at least {TEST_SHARE if test else folds}."
+            f"to validate: label at least {TEST_SHARE}."
         )
     masks = np.zeros((3, y.shape[0]), dtype=bool)
     masks[0, nodes] = True
     turn, fold = divmod(number, folds)
-    if test:
+    if test == "apart":
         apart = _dealt(_order(y, common), TEST_SHARE, seed, 0) == 0
         masks[2, common[apart]] = True
         common = common[~apart]
-    masks[1, common[_dealt(_order(y, common), folds, seed, 1 + turn) == fold]] = True
+    dealt = _dealt(_order(y, common), folds, seed, 1 + turn)
+    masks[1, common[dealt == fold]] = True
+    if test == "turns":
+        masks[2, common[dealt == (fold + 1) % folds]] = True
     masks[0] &= ~masks[1] & ~masks[2]
     train, val, tested = torch.from_numpy(masks).to(y.device)
     return Split(train, val, tested)

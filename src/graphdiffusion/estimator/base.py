@@ -105,7 +105,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         for text in sentences:
             warnings.warn(text, TrainingWarning, stacklevel=2)
         self.answers_ = self.ensemble_.predict().numpy()
-        self.trained_nodes_ = _used(self.ensemble_, data)
+        self.trained_nodes_ = _used(self.ensemble_, self.ensemble_.data)
         self.summary_ = self.ensemble_.summary
         self.n_iter_ = max(result.epochs for run in self.ensemble_.runs for result in run.results)
         self.n_features_in_ = 1

@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from torch_geometric.data import Data
 
 from ..configs import find_preset, read_preset
-from ..data import number_of_splits
+from ..data import labelled, number_of_splits
 from ..ensemble import Candidate, Ensemble, choose, load_ensemble
 from ..ensemble.portfolio import KEPT
 from ..ensemble.progress import Stages
@@ -92,7 +93,10 @@ def train(
     with tempfile.TemporaryDirectory(prefix="grand-") as place, _warnings() as found:
         folder = Path(place, "run")
         if not auto and config.split == "auto" and number_of_splits(data) == 0:
-            config = config.replace(split="folds")  # a test part would only take labels from the training
+            # a test part would only take labels from the training: a fifth validates, all others train
+            data = copy(data)
+            data.train_mask = labelled(data)
+            config = config.replace(split="given")
         if auto or refit:
             own = {name: value for name, value in config.to_dict().items() if name not in KEPT}
             candidates = None if auto else [Candidate(config.row, own)]

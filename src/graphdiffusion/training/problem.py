@@ -191,7 +191,7 @@ def splits_of(config: Config, data: Data) -> int:
                 f"{config.splits} splits are wanted, and the data carries {carried}: take fewer."
             )
         return config.splits or max(1, carried)
-    several = {"random": RANDOM_SPLITS, "shares": FOLDS[True], "folds": FOLDS[False]}
+    several = {"random": RANDOM_SPLITS, "shares": FOLDS["apart"], "folds": FOLDS["turns"]}
     return config.splits or several[kind]
 
 
@@ -228,7 +228,7 @@ def _split(config: Config, data: Data, kind: str, seed: int) -> Split:
         return whole_split(data.y)
     number = seed - config.seed
     if kind in ("shares", "folds"):
-        return share_split(data.y, number, config.seed, test=kind == "shares")
+        return share_split(data.y, number, config.seed, test="apart" if kind == "shares" else "turns")
     return _with_validation(given_split(data, number if kind == "given" else 0), data, seed)
 
 
@@ -244,7 +244,7 @@ def _with_validation(split: Split, data: Data, seed: int) -> Split:
         ~split.train if data.y.dim() == 1 else ~split.train.unsqueeze(-1),
         torch.nan if data.y.is_floating_point() else -1,
     )
-    own = share_split(hidden, 0, seed, test=False)
+    own = share_split(hidden, 0, seed, test="none")
     return Split(own.train, own.val, split.test)
 
 
