@@ -29,6 +29,12 @@ def mine(tmp_path, monkeypatch):
     np.savez("mine.npz", **blocks())
 
 
+@pytest.fixture
+def unpainted(monkeypatch):
+    """No pictures, which take longer than these trainings."""
+    monkeypatch.setattr("graphdiffusion.cli.automatic.find_spec", lambda name: None, raising=False)
+
+
 def test_a_graph_from_strangers(mine, capsys):
     assert main(["train", "mine.npz", "--device", "cpu"]) == 0
     shown = capsys.readouterr()
@@ -59,7 +65,7 @@ def test_a_graph_from_strangers(mine, capsys):
     refused(capsys, ["train", "--resume", "--out", str(folder), "--seed", "3"], says)
 
 
-def test_interrupted_and_resumed(mine, capsys, monkeypatch):
+def test_interrupted_and_resumed(mine, unpainted, capsys, monkeypatch):
     train = ["train", "mine.npz", "--no-baselines", *CPU, "--out"]
     assert main([*train, "whole"]) == 0
     step, calls = Population.step, []
@@ -83,7 +89,7 @@ def accuracy(folder: str) -> float:
     return stored(folder)["figures"]["accuracy"]
 
 
-def test_a_mistyped_label_costs_little(mine, capsys, monkeypatch):
+def test_a_mistyped_label_costs_little(mine, unpainted, capsys, monkeypatch):
     """It is named, trains in every split, and does not spoil the rest."""
     longer = Candidate("linear", {**TINY[0].options, "epochs": 25, "patience": 0})
     monkeypatch.setattr("graphdiffusion.ensemble.choice.portfolio", lambda: [longer])
@@ -116,7 +122,7 @@ OPTIONS: dict[str, tuple[list[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_options_of_the_choice(mine, name):
+def test_options_of_the_choice(mine, unpainted, name):
     Path("mine.toml").write_text('model = "mlp"\nhidden = 8\nepochs = 4\n')
     more, expected = OPTIONS[name]
     fast = [] if name == "--no-baselines" else ["--no-baselines"]
