@@ -247,10 +247,10 @@ def _train(
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     problem = problem.to(device)
-    if not is_dataset(config.data):
+    _rehearse(config, problem)
+    if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
-    _rehearse(config, problem)
     settled.tell()
     members = protocol(config, problem.data)
 

@@ -14,7 +14,7 @@ from ..training.problem import Member, Problem
 from ..training.template import model_template
 from .portfolio import Candidate
 
-WORK = 6e11  # multiplications of the default plan: some minutes on two cores
+WORK = 1.2e12  # multiplications of the default plan: some minutes on two cores
 TIMED = 3  # epochs that the speed of a machine is told from
 SPARE = 0.5  # share of the epochs that early stopping leaves, roughly
 

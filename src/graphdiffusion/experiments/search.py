@@ -16,9 +16,8 @@ from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..training.config import Config
-from ..training.memory import chunk_size, free_memory
-from ..training.population import Population
-from ..training.problem import Member, pick_device, read_data
+from ..training.memory import free_memory
+from ..training.problem import pick_device, read_data
 from ..training.summary import duration
 from .race import Outcome, Workshop, race, rungs
 from .record import Book, Entry, Leaderboard, Plan
@@ -69,9 +68,9 @@ def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: No
         for rung, score in outcome.rungs.items():
             earlier[rung].append(score)
     outcomes = list(done.values())
-    needed = duration(estimate(workshop, book, left))
-    watcher(f"about {needed} on this machine, by a few epochs of the start.")
     if left:
+        needed = duration(estimate(workshop, book, left))
+        watcher(f"about {needed} on this machine, by a few epochs of the start.")
         outcomes += race(
             workshop,
             left,
@@ -91,12 +90,9 @@ def estimate(workshop: Workshop, book: Book, trials: Sequence[Trial]) -> float:
 
     Trials are taken to cost what the first one costs; a budget of the race is kept.
     """
-    plan = book.plan
-    config = trials[0].config if trials else book.config
-    problem = workshop.problem(config)
-    members = [Member(k, plan.race_seeds[0], k) for k in range(min(TIMED_MEMBERS, max(1, len(trials))))]
-    size = chunk_size(problem, config, len(members))
-    population = Population(problem, config, members[:size])
+    plan, config = book.plan, trials[0].config
+    timed = [Trial(k, config) for k in range(min(TIMED_MEMBERS, len(trials)))]
+    population = workshop.lanes(timed, plan.race_seeds[:1])[0].population
     population.step()
     started = time.perf_counter()
     for _ in range(TIMED_EPOCHS):
