@@ -135,8 +135,17 @@ def test_options_of_the_choice(mine, unpainted, name):
         assert config.model == ("mlp" if found["chosen"] == ["mlp"] else config.model)
 
 
-def test_one_model_quickly(mine, capsys):
-    assert main(["train", "mine.npz", "--quick", *FEW, *CPU, "--out", "quick"]) == 0
+def test_one_model_quickly(mine, capsys, monkeypatch):
+    first = Candidate("first", {"model": "gcn", "hidden": 4, "epochs": 3})
+    monkeypatch.setattr("graphdiffusion.ensemble.portfolio", lambda: [first])
+    assert main(["train", "mine.npz", "--quick", "--device", "cpu", "--out", "plain"]) == 0
+    plain = Config.from_toml("plain/config.toml")
+    assert (plain.model, plain.hidden, plain.splits) == (
+        "gcn",
+        4,
+        1,
+    ) and "preset" not in capsys.readouterr().err
+    assert main(["train", "mine.npz", "--quick", *FEW, "--device", "cpu", "--out", "quick"]) == 0
     assert "using the preset own-linear" in capsys.readouterr().err
     summary = json.loads(Path("quick/summary.json").read_text())
     assert summary["members"] == 1 and not Path("quick/plan.json").exists()

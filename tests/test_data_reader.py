@@ -173,7 +173,7 @@ def test_parquet(tmp_path):
 
 def test_parquet_without_pyarrow(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"pip install 'graphdiffusion\[parquet\]'"):
+    with pytest.raises(DataError, match=r"pip install pyarrow"):
         read_graph(write("edges.parquet", b"PAR1"))
 
 

@@ -61,7 +61,7 @@ def test_nodes_are_the_samples(data):
     assert np.array_equal(answers, fitted.classes_[wanted.argmax(1)[ODD]])
     assert fitted.n_iter_ == 15 and fitted.summary_["members"] == 1
     # options that are not given are those of the command line
-    assert run.config.diffusivity == read_preset("own-linear")["diffusivity"] != Config().diffusivity
+    assert run.config.optimiser == read_preset("own-linear")["optimiser"] != Config().optimiser
 
 
 def test_forms_of_nodes_and_labels(data):

@@ -132,7 +132,8 @@ def test_other_commands_are_refused_too(tmp_path, monkeypatch, capsys):
         assert main(["tune", "toy", *small, "--out", "search"]) == 2
         assert main(["train", "toy", *small, "--out", "run"]) == 2
         shown = capsys.readouterr().err.splitlines()
-        assert len(shown) == 2 and all("has been writing since" in line for line in shown)
+        assert len(shown) == 3 and shown.pop(0) == "grand: using the preset own-linear."
+        assert all("has been writing since" in line for line in shown)
         graph = load_data("cora-embedded")
         monkeypatch.setattr("graphdiffusion.experiments.tables.read_data", lambda *_: graph)
         wanted = cells("table2", ["cora"], ["linear"], splits=1, inits=1, epochs=1, device="cpu")

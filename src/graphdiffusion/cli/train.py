@@ -44,7 +44,9 @@ def train(
         Path | None, typer.Option(help="Folder for the run.", show_default="runs/DATA-MODEL-TIME")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Own graph: one model, without a race.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Own graph: one model on one split, without a race.")
+    ] = False,
     refit: Annotated[
         bool | None,
         typer.Option(
@@ -72,6 +74,7 @@ def train(
     Everything is kept in a folder: config.toml, fingerprint.json, metrics.jsonl, model.safetensors,
     summary.json, log.txt. A run that was stopped goes on with --resume --out FOLDER.
     """
+    from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
 
     flags = given(ctx)
@@ -83,7 +86,9 @@ def train(
         automatic = holds_choice(out)
         settled = Settled(_base(out, flags) if automatic else _resumed(out, flags, config, ctx), None)
     else:
-        settled = settle(flags | ({"splits": 1} if quick else {}), config, preset)
+        settled = settle({"splits": 1, **flags} if quick else flags, config, preset)
+        if quick and set(flags) <= SHARED and config is None and not settled.published:
+            settled = Settled(portfolio()[0].config(settled.config), None)
         plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
         plain = plain and set(flags) <= SHARED
         automatic = plain or refit is True
