@@ -61,8 +61,8 @@ def test_pairs_of_processes(tmp_path):
         (refused,) = [k for k in (0, 1) if not both[k].is_alive()]
         winner = both[1 - refused]
         assert both[refused].exitcode == 2
-        message = says[refused].read_text()
-        assert message.count("\n") == 1
+        # where both begin at once, the lines about the data may come before the refusal
+        message = says[refused].read_text().splitlines()[-1]
         assert message.startswith(f"grand: process {winner.pid} on {os.uname().nodename} has been ")
         while winner.is_alive() and lines(folder) < reached + 5 and time.monotonic() < end:
             time.sleep(0.01)
