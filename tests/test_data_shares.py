@@ -93,6 +93,6 @@ def test_all_labels() -> None:
 
 
 def test_too_few_labels() -> None:
-    with pytest.raises(DataError, match="4 labelled nodes"):
+    with pytest.raises(DataError, match="of 6 labelled nodes 4 are in classes"):
         share_split(labels(4, 2, unlabelled=9), 0, 0, test="turns")
     assert has_few_labels(labels(100)) and not has_few_labels(labels(200, 100))

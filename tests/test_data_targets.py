@@ -339,3 +339,27 @@ def test_one_test_mask_beside_several_splits():
     """As in PyG's WikiCS."""
     train = torch.tensor([[True, False], [False, True], [False, False]])
     check_data(graph(y=torch.arange(3), train_mask=train, test_mask=torch.tensor([False, False, True])))
+
+
+def test_minus_one_among_class_numbers_is_unlabelled(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    (tmp_path / "labels.csv").write_text("id,label\na,-1\nb,1\nc,0\n")
+    data = open_data(tmp_path)
+    assert data.class_names == ["0", "1"] and data.y.tolist() == [-1, 1, 0]
+    assert any("'-1'" in note for note in data.notes)
+
+
+def test_numbers_are_plain_ones(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    for cell in ("1_000", "١٢"):
+        (tmp_path / "features.csv").write_text(f"id,size\na,{cell}\nb,2\n", encoding="utf-8")
+        with pytest.raises(DataError, match="is not a number"):
+            open_data(tmp_path)
+
+
+def test_nodes_without_features_are_matched_by_their_ids(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    (tmp_path / "labels.csv").write_text("id,label\nx,1\ny,0\n")
+    data = open_data(tmp_path)
+    assert data.feature_names == data.node_ids
+    assert any("no node of labels.csv has an edge" in note for note in data.notes)

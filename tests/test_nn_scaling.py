@@ -124,10 +124,24 @@ def test_many_rows_are_summed_exactly() -> None:
 
 def test_wrong_arguments() -> None:
     x = features()
-    with pytest.raises(ArgumentError, match="kind must be one of none, rows, columns, got 'both'"):
+    with pytest.raises(ArgumentError, match="kind must be one of none, rows, columns, auto, got 'both'"):
         Scaling.fit(x, "both")  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="6 features a node, as the scaling has, got 5"):
         Scaling.fit(x, "rows")(x[:, :5])
     for bad in (x * torch.nan, x.double() * 1e200):
         with pytest.raises(DataError, match="NaN, or numbers beyond float32"):
             Scaling.fit(bad, "columns")
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_auto_scales_columns_of_different_units(sparse: bool) -> None:
+    words = (torch.rand(30, 5, generator=torch.Generator().manual_seed(0)) < 0.3).float()
+    money = words * torch.tensor([1.0, 1.0, 4e4, 1.0, 1.0])
+    small = words * torch.tensor([1.0, 1.0, 1e-3, 1.0, 1.0])
+    for x, kind in ((words, "none"), (money, "columns"), (small, "columns"), (0 * words, "none")):
+        given = x.to_sparse() if sparse else x
+        found = Scaling.fit(given, "auto")
+        assert found.kind == kind
+        assert torch.equal(as_dense(found(given)), as_dense(Scaling.fit(given, kind)(given)))
+        again = Scaling.from_tensors("auto", load(save(found.tensors())), 5)
+        assert again.kind == kind

@@ -85,7 +85,7 @@ def about_data(base: Config, data: Data) -> list[str]:
     names = data.get("class_names" if task == "classification" else "target_names") or []
     found.append(
         f"{data.get('name') or 'the graph'}: {data.x.shape[0]:,} nodes, "
-        f"{data.edge_index.shape[1] // 2:,} edges, {data.x.shape[1]:,} features; "
+        f"{data.edge_index.shape[1] // (1 if base.directed else 2):,} edges, {data.x.shape[1]:,} features; "
         f"{labelled:,} nodes are labelled, {len(names) or '?'} {what}."
     )
     split = member_splits(base, data, protocol(base, data)[:1])

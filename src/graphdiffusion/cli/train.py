@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from ..training import Config, Problem
 
 # options of data and splits: with these alone the model is chosen automatically
-SHARED = {"data", "lcc", "task", "split", "splits", "seed", "directed", "class_weights", "device"}
+SHARED = {
+    "data",
+    "lcc",
+    "task",
+    "split",
+    "splits",
+    "seed",
+    "directed",
+    "scaling",
+    "class_weights",
+    "device",
+}
 
 _DATA = "Data set by name, or path of a folder or .npz file with your own graph."
 

@@ -31,9 +31,22 @@ def join(
         data.feature_names = features.names
     if labels is not None:
         rows = _positions([labels.ids], index, labels.where, owner)[0]
+        if features is None:
+            _note_unconnected(places, rows, edges, labels, notes)
         add_labels(data, labels.targets, rows, labels.parts)
     add_notes(data, notes)
     return check_data(data)
+
+
+def _note_unconnected(
+    ends: NDArray[np.int64], rows: NDArray[np.int64], edges: Edges, labels: Labels, notes: list[str]
+) -> None:
+    """Without features, labels of nodes without an edge tell nothing: ids may be written in two ways."""
+    if ends.size and rows.size and not np.isin(rows, ends).any():
+        notes.append(
+            f"no node of {labels.file} has an edge, and nothing can be learnt: {edges.file} names nodes as "
+            f"{edges.source.cell(0)!r}, and {labels.file} {labels.ids.cell(0)!r}"
+        )
 
 
 def _node_ids(edges: Edges, features: Features | None, labels: Labels | None) -> tuple[list[str], str]:
@@ -109,6 +122,8 @@ def assemble(
     data.task = "classification"
     data.class_names = []
     data.node_ids = node_ids
+    if x is None:
+        data.feature_names = node_ids  # so that another graph is matched by its nodes
     return data
 
 

@@ -174,6 +174,12 @@ def _present(column: Texts, unlabelled: NDArray[np.bool_]) -> list[str]:
 
 def _classes(column: Texts, unlabelled: NDArray[np.bool_], file: str, notes: list[str]) -> Targets:
     names = sorted_names(_present(column, unlabelled))
+    others = [name for name in names if name != "-1"]
+    if "-1" in names and others and all(name.isascii() and name.isdecimal() for name in others):
+        unlabelled = unlabelled | (np.array(column.values) == "-1")[column.codes]
+        count = int((np.array(column.values) == "-1")[column.codes].sum())
+        notes.append(f"{file}: {count:,} labels '-1' among class numbers are taken as unlabelled")
+        names = others
     order = {name: k for k, name in enumerate(names)}
     numbers = np.array([order.get(value, -1) for value in column.values], dtype=np.int64)
     if "none" in (name.lower() for name in names):

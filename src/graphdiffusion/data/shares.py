@@ -53,8 +53,9 @@ def share_split(y: Tensor, number: int, seed: int, *, test: Test) -> Split:
         raise DataError("the data has no labels: give some nodes a label to learn from.")
     if common.size < TEST_SHARE:
         raise DataError(
-            f"{common.size} labelled nodes of classes with at least {RARE} labels are too few to train and "
-            f"to validate: label at least {TEST_SHARE}."
+            f"of {nodes.size} labelled nodes {common.size} are in classes with at least {RARE} labels, too "
+            f"few to train and to validate: label at least {TEST_SHARE} such nodes. If the labels are "
+            "numbers to predict, take task regression."
         )
     masks = np.zeros((3, y.shape[0]), dtype=bool)
     masks[0, nodes] = True

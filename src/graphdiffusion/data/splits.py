@@ -172,7 +172,10 @@ def given_split(data: Data, number: int = 0) -> Split:
         raise DataError(f"{name} carries {count} splits, numbered from 0; there is no split {number}")
     empty = torch.zeros_like(data.train_mask)
     masks = (empty if data.get(key) is None else data[key] for key in MASKS)
-    split = Split(*(mask if mask.dim() == 1 else mask[:, number].contiguous() for mask in masks))
+    # one column belongs to all splits
+    split = Split(
+        *(m if m.dim() == 1 else m[:, number if m.size(1) > 1 else 0].contiguous() for m in masks)
+    )
     if not bool(split.train.any()):
         raise DataError(
             f"{name}: split {number} of those given with the data has no training node; "

@@ -129,9 +129,9 @@ def column_label(k: int, name: str) -> str:
 
 
 def number(text: str) -> float | None:
-    """The number that a text holds, or None."""
+    """The number that a text holds, or None; underscores and digits of other scripts are none."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
         return None
 
@@ -153,7 +153,10 @@ def parse(
         i, j = divmod(place, len(columns))
         refuse_number(cells[place], where(i, columns[j]))
 
+    joined = "".join(cells)
     try:
+        if not joined.isascii() or "_" in joined:  # float() takes both
+            raise ValueError
         values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
     except ValueError:
         refuse(next(k for k, cell in enumerate(cells) if number(cell) is None))

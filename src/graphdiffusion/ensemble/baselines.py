@@ -40,7 +40,7 @@ def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dic
 
 def _on_split(problems: Problems, base: Config, member: Member) -> dict[str, float]:
     found: dict[str, float] = {}
-    problem = problems.of(base)
+    problem = problems.of(base.replace(scaling="auto"))
     split = member_splits(base, problem.data, [member])
     tested = bool(split.test.any())
     part = (split.test if tested else split.val)[0]

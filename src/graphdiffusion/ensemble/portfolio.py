@@ -22,13 +22,14 @@ class Candidate:
     def config(self, base: Config) -> Config:
         """The candidate on the data of ``base``."""
         below = {k: v for k, v in base.to_dict().items() if k in KEPT}
-        return Config.from_dict({**below, "epochs": EPOCHS, "patience": PATIENCE, **self.options})
+        above = {"scaling": base.scaling} if base.scaling != "none" else {}  # of the user's choice
+        return Config.from_dict({**below, "epochs": EPOCHS, "patience": PATIENCE, **self.options, **above})
 
 
 # options of the user's configuration that all candidates share
 KEPT = (
     "data", "lcc", "task", "split", "splits", "inits", "seed", "development", "per_class", "directed",
-    "class_weights", "device",
+    "scaling", "class_weights", "device",
 )  # fmt: skip
 
 

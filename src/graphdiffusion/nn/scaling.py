@@ -12,9 +12,10 @@ from torch import Tensor
 from ..errors import ArgumentError, DataError, ShapeError
 from .modules import Features, SparseFeatures, as_features
 
-Kind = Literal["none", "rows", "columns"]
+Kind = Literal["none", "rows", "columns", "auto"]
 
 PREFIX = "scaling."  # before the names of stored tensors
+UNITS = 10.0  # columns that differ by more have different units
 ROWS = 2**12  # rows that are in memory in float64 at once
 
 
@@ -27,6 +28,9 @@ class Scaling:
     - ``"columns"``: ``(x − shift) / scale`` in each column, with the mean and the standard deviation of the
       graph of :meth:`fit`. Of sparse features the shift is 0 and the scale the root mean square, so that
       zeros stay zeros. A column that was constant (sparse: zero) becomes 0.
+    - ``"auto"``: :meth:`fit` takes columns where features have different units: where the size of a column,
+      the root mean square of its nonzero entries, is over ``UNITS`` or over ``UNITS`` times that of another
+      column; otherwise none.
 
     Attributes:
         kind: One of these.
@@ -44,6 +48,10 @@ class Scaling:
             raise ArgumentError(f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
         x = as_features(x)
         values = x.values if isinstance(x, SparseFeatures) else x
+        if kind == "auto":
+            sizes = _sizes(x)
+            units = len(sizes) and float(sizes.max()) > UNITS * min(1.0, float(sizes.min()))
+            kind = "columns" if units else "none"
         shift = torch.zeros(x.shape[-1], dtype=torch.float64, device=values.device)
         scale = torch.ones_like(shift)
         if kind == "columns":
@@ -91,6 +99,8 @@ class Scaling:
         Raises:
             ValueError: they are not those of ``width`` features.
         """
+        if kind == "auto":
+            kind = "columns" if f"{PREFIX}shift" in stored else "none"
         if kind != "columns":
             return cls(kind, torch.zeros(width), torch.ones(width))
         found = [stored.pop(f"{PREFIX}{name}", None) for name in ("shift", "scale")]
@@ -102,6 +112,21 @@ class Scaling:
         shift, scale = found
         assert shift is not None and scale is not None
         return cls(kind, shift, scale)
+
+
+def _sizes(x: Features) -> Tensor:
+    """Root mean square of the nonzero entries of each column that has any, in float64."""
+    values = x.values if isinstance(x, SparseFeatures) else x
+    total = torch.zeros(x.shape[1], dtype=torch.float64, device=values.device)
+    count = total.clone()
+    if isinstance(x, SparseFeatures):
+        total.index_add_(0, x.pattern.col.long(), x.values.double().square())
+        count.index_add_(0, x.pattern.col.long(), (x.values != 0).double())
+    else:
+        for part in x.split(ROWS):
+            total += part.double().square().sum(0)
+            count += (part != 0).sum(0)
+    return (total / count.clamp_min(1)).sqrt()[count > 0]
 
 
 def _moments(x: Features) -> tuple[Tensor, Tensor]:

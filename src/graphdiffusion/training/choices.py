@@ -39,7 +39,8 @@ class DataOptions:
             graph.
         directed: Keep the directions of the edges of one's own graph.
         scaling: How features are scaled. rows: to a sum of 1; columns: to mean 0 and deviation 1, sparse
-            ones by their root mean square alone.
+            ones by their root mean square alone; auto: columns where features have different units, which
+            graphs without settings of their own take.
         self_loops: Weight of the self-loop of every node; 0: no loops.
     """
 
@@ -54,7 +55,7 @@ class DataOptions:
     development: Annotated[int, Bounds(0)] = 0
     per_class: Annotated[int, Bounds(0)] = 0
     directed: bool = False
-    scaling: Literal["none", "rows", "columns"] = "none"
+    scaling: Literal["none", "rows", "columns", "auto"] = "none"
     self_loops: Annotated[float, Bounds(0)] = SELF_LOOPS
 
 

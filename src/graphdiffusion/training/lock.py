@@ -104,11 +104,23 @@ def _sign(handle: int) -> None:
     os.write(handle, text.encode())
 
 
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
 def _holder(path: Path) -> str:
     """The process that holds the lock, as the file says; it may not have written its name yet."""
     for _ in range(50):
         try:
             found = json.loads(path.read_bytes())
+            if found["host"] == socket.gethostname() and not _is_running(int(found["process"])):
+                raise ValueError("the name of a process that was killed")
             return f"process {found['process']} on {found['host']} has been writing since {found['since']}"
         except (OSError, ValueError, KeyError, TypeError):
             time.sleep(0.01)

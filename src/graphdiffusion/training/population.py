@@ -229,7 +229,7 @@ class Population:
             right = right.gather(0, at[None])[0]
             fraction = torch.where(self.unvalidated, 1.0, self.sweep_times[at])
         self.score.copy_(right)
-        improved = (score > self.best_score) | self.unvalidated
+        improved = (score > self.best_score) | (self.unvalidated & self.loss.isfinite())
         if self.config.patience:  # a member out of patience changes no more, whenever it is removed
             improved &= (self.epoch - self.best_epoch <= self.config.patience) | self.unvalidated
         for name, value in state.items():
