@@ -394,6 +394,6 @@ def test_the_work_is_what_the_plan_says(mine):
     config = Config(**BASE, split="folds", splits=5)
     Path("run").mkdir()
     automatic = Automatic(plan, config, mine, torch.device("cpu"), Path("run"), Seen("", 0))
-    automatic.run()
+    automatic.race()
     assert automatic.done == pytest.approx(plan.work) and {total for _, total in seen} == {plan.work}
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)

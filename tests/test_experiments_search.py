@@ -185,7 +185,7 @@ def test_resume_skips_what_is_done(config, tmp_path, monkeypatch):
         step(self)
 
     monkeypatch.setattr(Population, "step", counted)
-    monkeypatch.setattr("graphdiffusion.experiments.search.TIMED_EPOCHS", 1, raising=False)
+    monkeypatch.setattr("graphdiffusion.training.timing.TIMED", 1)
     limit = 16
     with pytest.raises(KeyboardInterrupt):
         search(config, SPACE, PLAN, tmp_path / "part")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from test_cli_basics import write_graph
@@ -13,24 +12,8 @@ from test_runs import trained
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import DataError
 from graphdiffusion.graph import Graph
-from graphdiffusion.nn import SparseFeatures
 from graphdiffusion.training import load_run
 from graphdiffusion.training.storage import read_tensors, write_tensors
-
-
-def features(seed: int = 0) -> np.ndarray:
-    """Columns of very different sizes; one is constant, one zero; a row of zeros."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(20, 6)) * [1, 1e4, 1e-4, 1, 0, 0] + [0, 1e5, 0, 3, 0.1, 0]
-    x[rng.random(x.shape) < 0.3] = 0
-    x[:, 4] = 0.1
-    x[7] = 0
-    x[7, 4] = 0.1
-    return x.astype(np.float32)
-
-
-def dense(x) -> np.ndarray:
-    return (x.dense() if isinstance(x, SparseFeatures) else x).double().numpy()
 
 
 def test_scaling_is_stored_with_a_run(tmp_path):

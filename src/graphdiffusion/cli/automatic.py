@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..training.summary import FIGURES
 from .messages import command, say
 from .tables import described_figures, print_facts, print_table
 
@@ -125,9 +126,7 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
     )
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
     if found["baselines"]:
-        own = found["figures"].get(
-            {"accuracy": "accuracy", "R²": "r2", "micro-F1": "micro_f1"}[found["metric"]]
-        )
+        own = found["figures"].get(FIGURES[found["metric"]])
         rows = [(name, shown(score)) for name, score in found["baselines"].items()]
         part = "test" if found["figures"].get("part") == "test" else "validation"
         print_table(

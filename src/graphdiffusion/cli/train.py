@@ -21,20 +21,6 @@ from .options import ROOT, Plugins, flag, given, with_config
 if TYPE_CHECKING:
     from ..training import Config, Problem
 
-# options of data and splits: with these alone the model is chosen automatically
-SHARED = {
-    "data",
-    "lcc",
-    "task",
-    "split",
-    "splits",
-    "seed",
-    "directed",
-    "scaling",
-    "class_weights",
-    "device",
-}
-
 _DATA = "Data set by name, or path of a folder or .npz file with your own graph."
 
 
@@ -87,6 +73,7 @@ def train(
     """
     from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
+    from ..ensemble.portfolio import SHARED
 
     flags = given(ctx)
     if not budget > 0:

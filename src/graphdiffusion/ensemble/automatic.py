@@ -98,8 +98,8 @@ class Automatic:
         self.done = 0.0
         self.started = time.monotonic()
 
-    def run(self) -> tuple[list[Standing], list[Standing], list[Run]]:
-        """The standings of all candidates, those that are chosen, and the runs of the ensemble."""
+    def race(self) -> tuple[list[Standing], list[Standing]]:
+        """The standings of all candidates, and those that are chosen."""
         standings = [Standing(candidate) for candidate in self.plan.candidates]
         before = 0
         for rung, last in enumerate(self._ends()):
@@ -112,12 +112,7 @@ class Automatic:
         if not math.isfinite(standings[0].score):
             raise SolverError(f"no candidate could be trained: {standings[0].failure}")
         self._cut(standings, len(self.plan.size.race))
-        chosen = self._chosen(standings)
-        if self.plan.refit:
-            runs = [self._refit(standing) for standing in chosen]
-        else:
-            runs = [run for standing in chosen for run in self._runs(standing)]
-        return standings, chosen, runs
+        return standings, self._chosen(standings)
 
     def _cut(self, standings: Sequence[Standing], rung: int) -> None:
         """Make the plan from a rung on as small as the time left demands, and store it."""
@@ -163,7 +158,7 @@ class Automatic:
             log.warning("candidate %s is left out: %s", standing.candidate.name, error)
             standing.failure = str(error)
 
-    def _refit(self, standing: Standing) -> Run:
+    def refit(self, standing: Standing) -> Run:
         """Train a candidate on all labels, for as many epochs as validation found best."""
         config = standing.candidate.config(self.base)
         config = config.replace(split="all", epochs=standing.epochs, patience=0, inits=self.plan.size.fits)
@@ -180,29 +175,20 @@ class Automatic:
             with open_folder(path, config, self.data, holds_run(path)) as folder:
                 Trainer(problem, config, members, folder, self.progress).run()
         self.done += fit_work(problem, config) * len(members)
+        return self._load(path)
+
+    def _load(self, path: Path) -> Run:
         run = load_run(path)
-        run.__dict__.update(data=self.data, problem=problem)  # what it would read again
+        run.__dict__.update(
+            data=self.data, problem=self.problems.of(run.config)
+        )  # what it would read again
         return run
-
-    def _runs(self, standing: Standing) -> list[Run]:
-        """The runs of a candidate in the race."""
-        found = []
-        for rung in range(len(self.plan.size.race)):
-            path = self.folder / "fits" / f"{standing.candidate.name}-{rung + 1}"
-            if holds_run(path):
-                run = load_run(path)
-                problem = self.problems.of(run.config)
-                run.__dict__.update(data=self.data, problem=problem)
-                found.append(run)
-        return found
-
-    def assess(self, chosen: Sequence[Standing]) -> tuple[float, dict[str, Any]]:
-        """Temperature and figures of the mean of the chosen candidates."""
-        return assess_runs(self.crossed(chosen))
 
     def crossed(self, chosen: Sequence[Standing]) -> list[Run]:
         """The runs of the chosen candidates in the race."""
-        return [run for standing in chosen for run in self._runs(standing)]
+        rungs = range(1, len(self.plan.size.race) + 1)
+        paths = [self.folder / "fits" / f"{s.candidate.name}-{rung}" for s in chosen for rung in rungs]
+        return [self._load(path) for path in paths if holds_run(path)]
 
 
 def assess_runs(runs: Sequence[Run]) -> tuple[float, dict[str, Any]]:

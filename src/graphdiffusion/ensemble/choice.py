@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,14 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch_geometric
 from torch_geometric.data import Data
 
 from ..training.config import Config
 from ..training.problem import load_problem, pick_device, split_kind, splits_of
-from ..training.summary import describe_split, device_name
-from .automatic import Automatic, Progress, rounds_of
+from ..training.summary import describe_split, device_name, versions
+from .automatic import Automatic, Progress, assess_runs, rounds_of
 from .baselines import baselines
 from .folder import open_choice, write_plan, write_summary
 from .plan import WORK, Plan, make_plan, speed
@@ -72,8 +69,10 @@ def choose(
         left = math.inf if resume else budget  # a plan that goes on is carried out as it is stored
         store = partial(write_plan, folder, base, data)
         automatic = Automatic(plan, base, data, device, folder, progress, left, store)
-        standings, chosen, runs = automatic.run()
-        temperature, figures = automatic.assess(chosen)
+        standings, chosen = automatic.race()
+        crossed = automatic.crossed(chosen)
+        runs = [automatic.refit(standing) for standing in chosen] if plan.refit else crossed
+        temperature, figures = assess_runs(crossed)
         problem = runs[0].problem
         simple = baselines(automatic.problems, base, rounds) if compare else {}
         first = chosen[0]
@@ -84,7 +83,7 @@ def choose(
             "metric": problem.task.metric,
             "unit": "%" if problem.task.percent else "",
             "runs": [run.folder.name for run in runs],
-            "crossed": [run.folder.name for run in automatic.crossed(chosen)],
+            "crossed": [run.folder.name for run in crossed],
             "members": sum(len(run.results) for run in runs),
             "temperature": temperature,
             "figures": figures,
@@ -109,11 +108,7 @@ def choose(
             "features": problem.in_channels,
             "seconds": time.monotonic() - started,
             "device": device_name(device),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "torch_geometric": torch_geometric.__version__,
-            },
+            "versions": versions(),
         }
         write_summary(folder, summary)
     return summary

@@ -22,7 +22,7 @@ from .portfolio import KEPT
 FORMAT = 1
 PLAN, SUMMARY, FITS = "plan.json", "summary.json", "fits"
 
-_MEND = "put the original back, or train again in another folder"
+MEND = "put the original back, or train again in another folder"
 
 
 def holds_choice(folder: Path) -> bool:
@@ -38,10 +38,10 @@ def is_chosen(folder: Path) -> bool:
 def read_plan(folder: Path) -> tuple[Config, Plan, dict[str, Any]]:
     """Options, plan and digests of the data of a choice."""
     path = folder / PLAN
-    found = read_json(path, "plan", _MEND)
+    found = read_json(path, "plan", MEND)
     if found.get("format") != FORMAT:
         raise DataError(f"{folder} was written by another version: train again in another folder.")
-    with reading(path, _MEND):
+    with reading(path, MEND):
         return Config.from_dict(found["options"]), Plan.from_dict(found["plan"]), dict(found["data"])
 
 
@@ -86,7 +86,7 @@ def check_same(folder: Path, data: Data) -> None:
 
 def identity(folder: Path) -> str:
     """Identifies a choice in its summary."""
-    return digest(read_json(folder / PLAN, "plan", _MEND))
+    return digest(read_json(folder / PLAN, "plan", MEND))
 
 
 def write_summary(folder: Path, content: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """What the choice found."""
     if not is_chosen(folder):
         raise ConfigError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
-    found = read_json(folder / SUMMARY, "ensemble", _MEND)
+    found = read_json(folder / SUMMARY, "ensemble", MEND)
     if found.get("run") != identity(folder):
-        raise DataError(f"{folder / SUMMARY} belongs to another run: {_MEND}.")
+        raise DataError(f"{folder / SUMMARY} belongs to another run: {MEND}.")
     return found

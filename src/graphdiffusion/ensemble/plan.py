@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..nn import SparseFeatures
 from ..training.config import Config
+from ..training.memory import feature_entries
 from ..training.population import Population
 from ..training.problem import Member, Problem
 from ..training.template import model_template
+from ..training.timing import epoch_seconds
 from .portfolio import Candidate
 
 WORK = 1.2e12  # multiplications of the default plan: some minutes on two cores
-TIMED = 3  # epochs that the speed of a machine is told from
 SPARE = 0.5  # share of the epochs that early stopping leaves, roughly
 
 
@@ -77,8 +76,7 @@ def epoch_work(problem: Problem, config: Config) -> float:
     """Multiplications of one epoch, training and validation, roughly."""
     model = model_template(config, problem.in_channels, problem.out_channels)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
-    sparse = isinstance(problem.x, SparseFeatures) and model.takes_sparse
-    entries = problem.x.values.numel() if sparse else nodes * problem.in_channels  # type: ignore[union-attr,operator]
+    entries = feature_entries(problem, model)
     return 4.0 * model.work(nodes, edges, entries)  # two passes, and the backward pass costs two
 
 
@@ -91,12 +89,7 @@ def fit_work(problem: Problem, config: Config) -> float:
 def speed(problem: Problem, config: Config) -> float:
     """Multiplications a second on this machine, from a few epochs of a configuration."""
     population = Population(problem, config, [Member(0, config.seed, config.seed)])
-    population.step()
-    started = time.perf_counter()
-    for _ in range(TIMED):
-        population.step()
-    float(population.loss.sum())  # until the device has done it
-    return TIMED * epoch_work(problem, config) / (time.perf_counter() - started)
+    return epoch_work(problem, config) / epoch_seconds(population)
 
 
 def make_plan(

@@ -33,6 +33,10 @@ KEPT = (
 )  # fmt: skip
 
 
+# those with which alone the model is chosen automatically
+SHARED = frozenset(KEPT) - {"inits", "development", "per_class"}
+
+
 def portfolio() -> list[Candidate]:
     """All candidates, the most promising first."""
     content = files(__package__).joinpath("portfolio.toml").read_text(encoding="utf-8")

@@ -16,9 +16,7 @@ from torch_geometric.data import Data
 from ..errors import ArgumentError, DataError
 from ..training.chunks import reading
 from ..training.runs import Run, load_run
-from .folder import FITS, SUMMARY, holds_choice, read_summary
-
-_MEND = "put the original back, or train again in another folder"
+from .folder import FITS, MEND, SUMMARY, holds_choice, read_summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +75,7 @@ class Ensemble:
 def crossed_runs(folder: Path, root: str | PathLike[str] | None = None) -> list[Run]:
     """The runs of the race that the figures of an automatic choice come from."""
     summary = read_summary(folder)
-    with reading(folder / SUMMARY, _MEND):
+    with reading(folder / SUMMARY, MEND):
         return [load_run(folder / FITS / str(name), root) for name in summary["crossed"]]
 
 
@@ -93,7 +91,7 @@ def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None 
         run = load_run(folder, root)
         return Ensemble([run], run.summary)
     summary = read_summary(folder)
-    with reading(folder / SUMMARY, _MEND):
+    with reading(folder / SUMMARY, MEND):
         runs = [load_run(folder / FITS / str(name), root) for name in summary["runs"]]
         temperature = float(summary["temperature"])
     if not runs:

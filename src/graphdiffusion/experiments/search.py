@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,13 +18,14 @@ from ..training.config import Config
 from ..training.memory import free_memory
 from ..training.problem import pick_device, read_data
 from ..training.summary import duration
+from ..training.timing import epoch_seconds
 from .race import Outcome, Workshop, race, rungs
 from .record import Book, Entry, Leaderboard, Plan
 from .space import Space, Trial, draw_trials
 
 Note = Callable[[str], None]
 
-TIMED_MEMBERS, TIMED_EPOCHS = 32, 3  # what the speed of a machine is told from
+TIMED_MEMBERS = 32  # at most so many train together when an epoch is timed
 
 
 def search(
@@ -93,12 +93,7 @@ def estimate(workshop: Workshop, book: Book, trials: Sequence[Trial]) -> float:
     plan, config = book.plan, trials[0].config
     timed = [Trial(k, config) for k in range(min(TIMED_MEMBERS, len(trials)))]
     population = workshop.lanes(timed, plan.race_seeds[:1])[0].population
-    population.step()
-    started = time.perf_counter()
-    for _ in range(TIMED_EPOCHS):
-        population.step()
-    float(population.loss.sum())  # until the device has done it
-    each = (time.perf_counter() - started) / TIMED_EPOCHS / len(population)
+    each = epoch_seconds(population) / len(population)
     epochs, before, racing = 0.0, 0, float(len(trials) * len(plan.race_seeds))
     for rung in rungs(plan.grace, plan.reduction, config.epochs):
         epochs += racing * (rung - before)

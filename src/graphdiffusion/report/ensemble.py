@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ensemble.folder import read_summary
+from ..training.summary import FIGURES
 from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
 
 MOST = 30  # classes whose confusion can be read
@@ -62,7 +63,7 @@ def _baselines(axis: Any, found: Mapping[str, Any]) -> None:
     """Simple methods, and the ensemble, on the same nodes."""
     factor = 100 if found["unit"] else 1
     own = found["figures"]
-    mean = own.get({"accuracy": "accuracy", "R²": "r2", "micro-F1": "micro_f1"}[found["metric"]])
+    mean = own.get(FIGURES[found["metric"]])
     values = {**found["baselines"], "this ensemble": mean}
     shown = {name: factor * value for name, value in values.items() if value is not None}
     names = list(shown)[::-1]

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from ..errors import NotEnoughMemory
-from ..nn import SparseFeatures
+from ..nn import Model, SparseFeatures
 from .config import Config
 from .problem import Member, Problem
 from .template import model_template
@@ -96,10 +96,16 @@ def member_bytes(problem: Problem, config: Config) -> int:
     """Estimate of what one member holds during a training step, in bytes."""
     model = model_template(config, problem.in_channels, problem.out_channels)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
-    sparse = isinstance(problem.x, SparseFeatures) and model.takes_sparse
-    entries = problem.x.values.numel() if sparse else nodes * problem.in_channels  # type: ignore[union-attr,operator]
+    entries = feature_entries(problem, model)
     sweep = 4 * nodes * problem.out_channels * config.sweep_points if config.sweep else 0
     return model.memory(nodes, edges, entries) + sweep
+
+
+def feature_entries(problem: Problem, model: Model) -> int:
+    """Numbers in the features, as the model takes them."""
+    if isinstance(problem.x, SparseFeatures) and model.takes_sparse:
+        return problem.x.values.numel()
+    return problem.graph.num_nodes * problem.in_channels
 
 
 def free_bytes(device: torch.device) -> int:

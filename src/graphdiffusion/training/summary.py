@@ -21,6 +21,9 @@ from .problem import Member, Problem, member_splits, split_kind
 from .tasks import Classification, Task
 from .template import model_template
 
+# the figure that is the score of a task, by its metric
+FIGURES = {"accuracy": "accuracy", "R²": "r2", "micro-F1": "micro_f1"}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -170,11 +173,7 @@ def summarise(
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "seconds": seconds,
         "device": device_name(problem.y.device),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "torch_geometric": torch_geometric.__version__,
-        },
+        "versions": versions(),
         "results": [asdict(r) for r in results],
     }
 
@@ -254,6 +253,15 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the libraries that compute."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+    }
 
 
 def device_name(device: torch.device) -> str:
