@@ -17,6 +17,7 @@ import itertools
 import json
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -28,7 +29,9 @@ from torch_geometric.data import Data
 from graphdiffusion import Config
 from graphdiffusion.data import Split, load_data, number_of_splits, stack_splits
 from graphdiffusion.data.shares import share_split
+from graphdiffusion.ensemble.automatic import standard_error
 from graphdiffusion.ensemble.baselines import as_matrix
+from graphdiffusion.ensemble.plan import SIZES, Size
 from graphdiffusion.nn import as_features
 from graphdiffusion.training import Member, Population
 from graphdiffusion.training.memory import chunk_size, free_memory
@@ -78,7 +81,7 @@ class Cell:
     """A data set at a label rate, with several draws of the labels."""
 
     def __init__(self, data: Data, rate: int, draws: int, device: torch.device) -> None:
-        self.data, self.rate, self.draws = data, rate, draws
+        self.data, self.rate, self.draws, self.device = data, rate, draws, device
         self.problems = Problems(data, device)
         self.known, self.test = (
             torch.stack(part)
@@ -142,7 +145,7 @@ def _population(
 
 
 def measure_cell(cell: Cell, pool: dict[str, dict[str, Any]], base: dict[str, Any], out: Any) -> None:
-    y, folds = cell.data.y, cell.folds()
+    y, folds, device = cell.data.y, cell.folds(), cell.device
     answers: dict[str, Tensor] = {}
     about = {"data": cell.data.name, "rate": cell.rate, "draws": cell.draws}
     for name, options in pool.items():
@@ -169,6 +172,7 @@ def measure_cell(cell: Cell, pool: dict[str, dict[str, Any]], base: dict[str, An
         line = about | {
             "kind": "candidate",
             "name": name,
+            "labels": cell.known.sum(1).tolist(),
             "val": crossed["val"].view(cell.draws, FOLDS).tolist(),
             "val_loss": [_loss(several[d], y, folds, d) for d in range(cell.draws)],
             "epochs": found.tolist(),
@@ -179,11 +183,20 @@ def measure_cell(cell: Cell, pool: dict[str, dict[str, Any]], base: dict[str, An
         }
         print(json.dumps(line), file=out, flush=True)
     for many in (2, 3):
-        together = {
-            "+".join(names): _accuracies(sum(answers[name] for name in names), y, cell.test)  # type: ignore[arg-type]
-            for names in itertools.combinations(answers, many)
-        }
+        together = _together(answers, many, cell, device)
         print(json.dumps(about | {"kind": f"together{many}", "test": together}), file=out, flush=True)
+
+
+def _together(answers: dict[str, Tensor], many: int, cell: Cell, device: torch.device) -> dict[str, list]:
+    """Accuracies of the mean answers of all sets of so many candidates."""
+    own = {name: mean.to(device) for name, mean in answers.items()}
+    y, test = cell.data.y.to(device), cell.test.to(device)
+    found = {}
+    for names in itertools.combinations(own, many):
+        right = (sum(own[name] for name in names).argmax(-1) == y) & test  # type: ignore[union-attr]
+        found["+".join(names)] = right.sum(1).double() / test.sum(1)
+    values = torch.stack(list(found.values())).tolist() if found else []
+    return {names: [round(v, 5) for v in each] for names, each in zip(found, values, strict=True)}
 
 
 def _loss(outputs: Tensor, y: Tensor, folds: Split, draw: int) -> float:
@@ -201,41 +214,40 @@ def _accuracies(answers: Tensor, y: Tensor, test: Tensor) -> list[float]:
     return [float(right[d][test[d]].double().mean()) for d in range(len(test))]
 
 
-def measure_rivals(cell: Cell, base: dict[str, Any], out: Any) -> None:
+def measure_rivals(cell: Cell, names: list[str], base: dict[str, Any], out: Any) -> None:
     """Usual settings, all labels of a draw for training."""
+    about = {"data": cell.data.name, "rate": cell.rate, "draws": cell.draws, "kind": "rival"}
+    for name in names:
+        started = time.perf_counter()
+        scores = _regression(cell, base) if name == "lr" else _network(cell, base | RIVALS[name])
+        line = about | {"name": name, "test": scores, "seconds": time.perf_counter() - started}
+        print(json.dumps(line), file=out, flush=True)
+
+
+def _regression(cell: Cell, base: dict[str, Any]) -> list[float]:
     from sklearn.linear_model import LogisticRegression
 
-    y = cell.data.y
-    about = {"data": cell.data.name, "rate": cell.rate, "draws": cell.draws, "kind": "rival"}
+    y, scores = cell.data.y.numpy(), []
     matrix = as_matrix(cell.problems.of(Config.from_dict(base)).x)
-    started, scores = time.perf_counter(), []
-    for d in range(cell.draws):
-        known, test = cell.known[d].numpy(), cell.test[d].numpy()
-        model = LogisticRegression(max_iter=1000).fit(matrix[known], y.numpy()[known])
-        scores.append(float((model.predict(matrix[test]) == y.numpy()[test]).mean()))
-    line = about | {"name": "lr", "test": scores, "seconds": time.perf_counter() - started}
-    print(json.dumps(line), file=out, flush=True)
-    for name, options in RIVALS.items():
-        started = time.perf_counter()
-        try:
-            config = Config.from_dict({**base, **options, "patience": 0})
-            found = run(cell, config, cell.whole(), [config.epochs] * (cell.draws * FITS))
-        except Exception as error:
-            print(
-                json.dumps(about | {"kind": "failure", "name": name, "error": str(error)[:300]}), file=out
-            )
-            continue
-        one = found["outputs"].view(cell.draws, FITS, len(y), -1)[:, 0]
-        line = about | {"name": name, "test": _accuracies(one, y, cell.test)}
-        print(json.dumps(line | {"seconds": time.perf_counter() - started}), file=out, flush=True)
+    for known, test in zip(cell.known.numpy(), cell.test.numpy(), strict=True):
+        model = LogisticRegression(max_iter=1000).fit(matrix[known], y[known])
+        scores.append(float((model.predict(matrix[test]) == y[test]).mean()))
+    return scores
+
+
+def _network(cell: Cell, options: dict[str, Any]) -> list[float]:
+    config = Config.from_dict({**options, "patience": 0})
+    found = run(cell, config, cell.whole(), [config.epochs] * (cell.draws * FITS))
+    one = found["outputs"].view(cell.draws, FITS, len(cell.data.y), -1)[:, 0]
+    return _accuracies(one, cell.data.y, cell.test)
 
 
 class Measured:
     """What ``measure`` has found: validation and test accuracies by cell and draw."""
 
     def __init__(self, files: list[Path]) -> None:
-        self.val: dict[tuple[str, int, int], dict[str, float]] = {}
-        self.nodes: dict[tuple[str, int, int], int] = {}
+        self.val: dict[tuple[str, int, int], dict[str, list[float]]] = {}
+        self.labels: dict[tuple[str, int, int], int] = {}
         self.test: dict[tuple[str, int, int], dict[str, float]] = {}
         self.rivals: dict[tuple[str, int, int], dict[str, float]] = {}
         self.seconds: dict[str, float] = {}
@@ -249,8 +261,8 @@ class Measured:
         if line["kind"] == "rival":
             self.rivals.setdefault(cell, {})[line["name"]] = line["test"][draw]
         elif line["kind"] == "candidate":
-            folds = line["val"][draw]
-            self.val.setdefault(cell, {})[line["name"]] = sum(folds) / len(folds)
+            self.val.setdefault(cell, {})[line["name"]] = line["val"][draw]
+            self.labels[cell] = line["labels"][draw]
             test[line["name"]] = line["test"][draw]
             if draw == 0:
                 self.seconds[line["name"]] = self.seconds.get(line["name"], 0.0) + line["seconds"]
@@ -258,11 +270,17 @@ class Measured:
             for names, scores in line["test"].items():
                 test["+".join(sorted(names.split("+")))] = scores[draw]
 
-    def chosen(self, cell: tuple[str, int, int], names: list[str], most: int, margin: float) -> float:
-        """Test accuracy of the best of some candidates by validation, with those at most so much worse."""
-        val = {name: self.val[cell][name] for name in names if name in self.val[cell]}
-        order = sorted(val, key=lambda name: -val[name])  # of equals the first of the portfolio
-        near = [name for name in order[:most] if val[name] >= val[order[0]] - margin]
+    def chosen(self, cell: tuple[str, int, int], names: list[str], size: Size) -> float:
+        """Test accuracy of what the race of some candidates chooses, as ``grand train`` does it."""
+        val = self.val[cell]
+        order = [name for name in names if name in val]
+        for many, folds in zip(size.race, (1, 2, FOLDS), strict=True):
+            going = sorted(order[:many], key=lambda name: -fmean(val[name][:folds]))
+            order = going + order[many:]
+        last = order[: size.race[2]]
+        best = fmean(val[last[0]])
+        error = standard_error(best, self.labels[cell])
+        near = [name for name in last[: size.chosen] if fmean(val[name]) >= best - error]
         return self.test[cell]["+".join(sorted(near))]
 
     def datasets(self) -> list[str]:
@@ -272,16 +290,16 @@ class Measured:
         return [cell for cell in self.val if cell[0] != left_out]
 
 
-def regret(found: Measured, names: list[str], left_out: str | None, most: int, margin: float) -> float:
+def regret(found: Measured, names: list[str], left_out: str | None, rule: Size) -> float:
     """Mean distance to the best single candidate, in points; every data set counts the same."""
     each: dict[str, list[float]] = {}
     for cell in found.cells(left_out):
         singles = [value for name, value in found.test[cell].items() if "+" not in name]
-        each.setdefault(cell[0], []).append(max(singles) - found.chosen(cell, names, most, margin))
+        each.setdefault(cell[0], []).append(max(singles) - found.chosen(cell, names, rule))
     return 100 * sum(sum(own) / len(own) for own in each.values()) / max(1, len(each))
 
 
-def greedy(found: Measured, size: int, left_out: str | None, most: int, margin: float) -> list[str]:
+def greedy(found: Measured, size: int, left_out: str | None, rule: Size) -> list[str]:
     """A portfolio that grows by the candidate which lowers the regret most."""
     names = list(dict.fromkeys(name for own in found.val.values() for name in own))
     chosen: list[str] = []
@@ -289,28 +307,28 @@ def greedy(found: Measured, size: int, left_out: str | None, most: int, margin: 
         rest = [name for name in names if name not in chosen]
         if not rest:
             break
-        chosen.append(min(rest, key=lambda name: regret(found, [*chosen, name], left_out, most, margin)))
+        chosen.append(min(rest, key=lambda name: regret(found, [*chosen, name], left_out, rule)))
     return chosen
 
 
-def choose(files: list[Path], size: int, most: int, margin: float) -> None:
+def choose(files: list[Path], size: int, rule: Size) -> None:
     found = Measured(files)
-    portfolio = greedy(found, size, None, most, margin)
+    portfolio = greedy(found, size, None, rule)
     print("portfolio, and the regret of its first so many:")
     for count, name in enumerate(portfolio, 1):
-        now = regret(found, portfolio[:count], None, most, margin)
+        now = regret(found, portfolio[:count], None, rule)
         print(f"  {now:6.2f}  {name}  ({found.seconds[name]:.0f} s)")
     print("alone:")
-    names = sorted(found.seconds, key=lambda name: regret(found, [name], None, 1, 0.0))
-    for name in names:
-        print(f"  {regret(found, [name], None, 1, 0.0):6.2f}  {name}  ({found.seconds[name]:.0f} s)")
+    alone = {name: regret(found, [name], None, rule) for name in found.seconds}
+    for name in sorted(alone, key=lambda name: alone[name]):
+        print(f"  {alone[name]:6.2f}  {name}  ({found.seconds[name]:.0f} s)")
     print("what a stranger gets: the portfolio of the other data sets, on the one left out, in points")
     wins = near = total = 0
     for name in found.datasets():
-        own = greedy(found, size, name, most, margin)
+        own = greedy(found, size, name, rule)
         for rate in dict.fromkeys(cell[1] for cell in found.val if cell[0] == name):
             cells = [cell for cell in found.val if cell[:2] == (name, rate)]
-            ours = 100 * sum(found.chosen(c, own, most, margin) for c in cells) / len(cells)
+            ours = 100 * sum(found.chosen(c, own, rule) for c in cells) / len(cells)
             rivals = {
                 r: 100 * sum(found.rivals[c][r] for c in cells) / len(cells)
                 for r in found.rivals.get(cells[0], {})
@@ -334,16 +352,15 @@ def main() -> None:
     measuring.add_argument("--epochs", type=int, default=200)
     measuring.add_argument("--patience", type=int, default=50)
     measuring.add_argument("--only", nargs="*", default=None, help="names of candidates")
-    measuring.add_argument("--rivals", action="store_true")
+    measuring.add_argument("--rivals", nargs="*", default=[], choices=["lr", *RIVALS])
     measuring.add_argument("--device", default="auto")
     choosing = commands.add_parser("choose")
     choosing.add_argument("files", nargs="+", type=Path)
     choosing.add_argument("--size", type=int, default=8)
-    choosing.add_argument("--most", type=int, default=3, help="candidates in an ensemble")
-    choosing.add_argument("--margin", type=float, default=0.02, help="of validation accuracy")
+    choosing.add_argument("--rule", type=int, default=0, help="which of the sizes of a plan")
     chosen = parser.parse_args()
     if chosen.command == "choose":
-        choose(chosen.files, chosen.size, chosen.most, chosen.margin)
+        choose(chosen.files, chosen.size, SIZES[chosen.rule])
     else:
         measure(chosen)
 
@@ -358,12 +375,11 @@ def measure(chosen: argparse.Namespace) -> None:
                 if rate not in chosen.rates:
                     continue
                 cell = Cell(data, rate, chosen.draws, device)
-                base = {"data": name.partition("~")[0], "split": "folds", "epochs": chosen.epochs}
+                base = {"data": name.partition("~")[0], "split": "folds", "scaling": "auto"}
                 started = time.perf_counter()
-                if chosen.rivals:
-                    measure_rivals(cell, {"data": base["data"], "split": "folds"}, out)
+                measure_rivals(cell, chosen.rivals, base, out)
                 if pool:
-                    measure_cell(cell, pool, base | {"patience": chosen.patience}, out)
+                    measure_cell(cell, pool, base | {"epochs": chosen.epochs, "patience": chosen.patience}, out)
                 print(f"{name} {rate}: {time.perf_counter() - started:.1f} s", flush=True)
 
 

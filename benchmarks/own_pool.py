@@ -55,6 +55,20 @@ _add(
 )
 _add("mlp-strong", POOL["mlp"], decay=5e-3)
 _add("mlp-columns", POOL["mlp"], scaling="columns")
+_add("logistic", POOL["mlp"], layers=1, dropout=0.0, decay=5e-3)
+_add("x-row-T4-mlp", _LAPLACIAN, over="rows", time=4.0, mlp=True)
+_add("x-row-T4-mlp-strong", _LAPLACIAN, over="rows", time=4.0, mlp=True, decay=5e-3)
+_add("x-row-T4-strong-nosource", _LAPLACIAN, over="rows", time=4.0, decay=5e-3, terms="")
+_add("x-row-T4-mlp-fast", _LAPLACIAN, over="rows", time=4.0, mlp=True, rate=0.02)
+_add("x-row-T4-norm-mlp", _LAPLACIAN, over="rows", time=4.0, mlp=True, batch_norm=True)
+_add("x-sym-T10-strong", _LAPLACIAN, over="symmetric", time=10.0, decay=5e-3)
+_add("x-row-T10-mlp", _LAPLACIAN, over="rows", time=10.0, mlp=True)
+_add("x-row-T2-noloops-mlp-read2", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, mlp=True)
+_add("x-sym-T2-noloops-read2", _LAPLACIAN, over="symmetric", time=2.0, readout=2, self_loops=0.0)
+_add("x-row-T2-noloops-read2-nosource", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, terms="")
+_add("x-row-T2-read2-noloops-lessdrop", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, input_dropout=0.2, dropout=0.2)
+_add("gcn", POOL["mlp"], model="gcn")
+_add("gat", POOL["mlp"], model="gat", hidden=8)
 
 _USUAL: dict[str, Any] = {"optimiser": "adam", "rate": 0.01, "decay": 5e-4, "epochs": 200}
 RIVALS: dict[str, dict[str, Any]] = {

@@ -198,12 +198,12 @@ def test_answers(task, temperature):
         own = metrics.log_loss(wanted, expected[: NODES - 4])
     else:
         own = np.mean([metrics.log_loss(wanted[:, k], expected[: NODES - 4, k]) for k in range(3)])
-    assert float(task.log_loss(answers[nodes], nodes)) == pytest.approx(own, rel=1e-5)
+    assert float(task.mean_loss(answers[nodes], nodes)) == pytest.approx(own, rel=1e-5)
 
 
 def test_impossible_answers_have_a_finite_loss():
     for task, answers in ((classes(), torch.eye(3)[[1]]), (labels(), 1 - labels().y[:1])):
-        assert math.isfinite(float(task.log_loss(answers.double(), torch.tensor([0]))))
+        assert math.isfinite(float(task.mean_loss(answers.double(), torch.tensor([0]))))
 
 
 def test_no_decisions_at_all():

@@ -139,9 +139,7 @@ class Automatic:
         """
         best = standings[0]
         masks = member_splits(best.candidate.config(self.base), self.data, [r.member for r in best.results])
-        nodes = int(masks.val.any(0).sum())
-        share = min(max(best.score, 0.0), 1.0)
-        error = math.sqrt(max(share * (1 - share), 1 / nodes) / nodes)
+        error = standard_error(best.score, int(masks.val.any(0).sum()))
         enough = [s for s in standings if len(s.results) == len(best.results)]
         return [s for s in enough[: self.plan.size.chosen] if s.score >= best.score - error]
 
@@ -200,6 +198,12 @@ def assess_runs(runs: Sequence[Run]) -> tuple[float, dict[str, Any]]:
     task, answers = runs[0].problem.task, joined(parts)
     temperature = fit_temperature(task, answers)
     return temperature, assessed(task, answers, temperature)
+
+
+def standard_error(share: float, nodes: int) -> float:
+    """Of an accuracy over so many nodes; never zero, and sensible where the score is no share."""
+    share = min(max(share, 0.0), 1.0)
+    return math.sqrt(max(share * (1 - share), 1 / nodes) / nodes)
 
 
 def rounds_of(config: Config, data: Data) -> list[Member]:

@@ -25,12 +25,16 @@ KEPT = 1 << 26  # bytes of outputs that are computed once and kept for the next 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The outputs of one member, ``(n, outputs)``, and the nodes ``(n,)`` of its validation and test."""
+    """The outputs of one member, ``(n, outputs)``, and the nodes ``(n,)`` of its validation and test.
+
+    Its weight in means is relative to that of other members.
+    """
 
     output: Tensor
     statistics: Statistics
     val: Tensor
     test: Tensor
+    weight: float = 1.0
 
 
 Visit = Callable[[Answer], None]
@@ -38,13 +42,18 @@ Answers = Callable[[Visit], None]  # calls a function with one answer after the 
 
 
 def answers_of(
-    problem: Problem, config: Config, members: Sequence[Member], states: Mapping[str, Tensor]
+    problem: Problem,
+    config: Config,
+    members: Sequence[Member],
+    states: Mapping[str, Tensor],
+    weight: float = 1.0,
 ) -> Answers:
     """The answers of the members of one configuration, computed when they are first asked for.
 
     Args:
         members: Which.
         states: Their saved tensors, stacked in this order.
+        weight: Of each of them.
     """
     place = {member.number: k for k, member in enumerate(members)}
     device = problem.y.device
@@ -67,7 +76,7 @@ def answers_of(
             masks = population.val.cpu(), population.test.cpu()
             for k in range(len(chosen)):
                 statistics = {name: value[k].cpu() for name, value in population.statistics.items()}
-                answer = Answer(output[k], statistics, masks[0][k], masks[1][k])
+                answer = Answer(output[k], statistics, masks[0][k], masks[1][k], weight)
                 visit(answer)
                 if small:
                     found.append(answer)
@@ -84,17 +93,18 @@ def mean_answer(task: Task, answers: Answers, part: str, temperature: float = 1.
     So no answer counts for a node that its member has learnt from.
     """
     total = torch.zeros(len(task.y), task.outputs, dtype=torch.float64)
-    count = torch.zeros(len(task.y), dtype=torch.int64)
+    weight = torch.zeros(len(task.y), dtype=torch.float64)
 
     def visit(answer: Answer) -> None:
         # a member that cannot be integrated gives no answer
         nodes = (getattr(answer, part) & answer.output.isfinite().all(-1)).nonzero().flatten()
-        total[nodes] += task.answers(answer.output[nodes], answer.statistics, temperature).double()
-        count[nodes] += 1
+        own = task.answers(answer.output[nodes], answer.statistics, temperature).double()
+        total[nodes] += answer.weight * own
+        weight[nodes] += answer.weight
 
     answers(visit)
-    nodes = count.nonzero().flatten()
-    return nodes, total[nodes] / count[nodes].unsqueeze(-1)
+    nodes = weight.nonzero().flatten()
+    return nodes, total[nodes] / weight[nodes].unsqueeze(-1)
 
 
 def fit_temperature(task: Task, answers: Answers) -> float:
@@ -105,24 +115,25 @@ def fit_temperature(task: Task, answers: Answers) -> float:
     """
     if task.name == "regression":
         return 1.0
-    found: list[tuple[Tensor, Tensor]] = []
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def visit(answer: Answer) -> None:
         nodes = (answer.val & answer.output.isfinite().all(-1)).nonzero().flatten()
-        found.append((nodes, answer.output[nodes].double()))
+        weights = torch.full((len(nodes), 1), answer.weight, dtype=torch.float64)
+        found.append((nodes, answer.output[nodes].double(), weights))
 
     answers(visit)
-    nodes = torch.cat([own for own, _ in found])
+    nodes, outputs, weights = (torch.cat(parts) for parts in zip(*found, strict=True))
     if not len(nodes):
         return 1.0
-    outputs = torch.cat([output for _, output in found])
     known, place = nodes.unique(return_inverse=True)
-    count = torch.bincount(place).unsqueeze(-1)
+    total = torch.zeros(len(known), 1, dtype=torch.float64).index_add_(0, place, weights)
+    shares = weights / total[place]
 
     def loss(log: float) -> float:
-        own = task.answers(outputs, {}, math.exp(log))
-        mean = torch.zeros(len(known), task.outputs, dtype=torch.float64).index_add_(0, place, own) / count
-        return float(task.log_loss(mean, known))
+        own = shares * task.answers(outputs, {}, math.exp(log))
+        mean = torch.zeros(len(known), task.outputs, dtype=torch.float64).index_add_(0, place, own)
+        return float(task.mean_loss(mean, known))
 
     best = minimize_scalar(loss, bounds=(math.log(COLDEST), math.log(HOTTEST)), method="bounded")
     return float(math.exp(best.x)) if best.fun < loss(0.0) else 1.0

@@ -92,8 +92,8 @@ class Task:
         """Probabilities, or numbers in the units of the targets."""
         raise NotImplementedError
 
-    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
-        """Mean loss of probabilities ``(m, outputs)`` for nodes ``(m,)``."""
+    def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+        """Mean negative log-likelihood of answers ``(m, outputs)`` for nodes ``(m,)``."""
         raise NotImplementedError
 
 
@@ -124,7 +124,7 @@ class Classification(Task):
     def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
         return (output / temperature).softmax(-1)
 
-    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+    def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
         return nll_loss(answers.clamp_min(_TINY).log(), self.y[nodes].to(answers.device))
 
 
@@ -176,6 +176,13 @@ class Regression(Task):
         shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
         return output * scale + shift
 
+    def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+        # of a normal distribution around the answer, with the variance that fits best, up to a constant
+        wanted = self._values[nodes].to(answers)
+        error = (answers - wanted).square().mean(0)
+        spread = (wanted - wanted.mean(0)).square().mean(0)
+        return 0.5 * (error / torch.where(spread > 0, spread, 1.0)).clamp_min(_TINY).log().mean()
+
 
 class Multilabel(Task):
     """Any of several labels: binary cross-entropy of each; F1 over all decisions together (micro-F1)."""
@@ -208,7 +215,7 @@ class Multilabel(Task):
     def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
         return (output / temperature).sigmoid()
 
-    def log_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
+    def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
         return binary_cross_entropy(answers, self._values[nodes].to(answers))
 
 
