@@ -379,7 +379,9 @@ def measure(chosen: argparse.Namespace) -> None:
                 started = time.perf_counter()
                 measure_rivals(cell, chosen.rivals, base, out)
                 if pool:
-                    measure_cell(cell, pool, base | {"epochs": chosen.epochs, "patience": chosen.patience}, out)
+                    measure_cell(
+                        cell, pool, base | {"epochs": chosen.epochs, "patience": chosen.patience}, out
+                    )
                 print(f"{name} {rate}: {time.perf_counter() - started:.1f} s", flush=True)
 
 

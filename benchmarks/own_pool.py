@@ -65,8 +65,25 @@ _add("x-sym-T10-strong", _LAPLACIAN, over="symmetric", time=10.0, decay=5e-3)
 _add("x-row-T10-mlp", _LAPLACIAN, over="rows", time=10.0, mlp=True)
 _add("x-row-T2-noloops-mlp-read2", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, mlp=True)
 _add("x-sym-T2-noloops-read2", _LAPLACIAN, over="symmetric", time=2.0, readout=2, self_loops=0.0)
-_add("x-row-T2-noloops-read2-nosource", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, terms="")
-_add("x-row-T2-read2-noloops-lessdrop", _LAPLACIAN, over="rows", time=2.0, readout=2, self_loops=0.0, input_dropout=0.2, dropout=0.2)
+_add(
+    "x-row-T2-noloops-read2-nosource",
+    _LAPLACIAN,
+    over="rows",
+    time=2.0,
+    readout=2,
+    self_loops=0.0,
+    terms="",
+)
+_add(
+    "x-row-T2-read2-noloops-lessdrop",
+    _LAPLACIAN,
+    over="rows",
+    time=2.0,
+    readout=2,
+    self_loops=0.0,
+    input_dropout=0.2,
+    dropout=0.2,
+)
 _add("gcn", POOL["mlp"], model="gcn")
 _add("gat", POOL["mlp"], model="gat", hidden=8)
 

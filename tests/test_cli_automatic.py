@@ -39,7 +39,8 @@ def test_a_graph_from_strangers(mine, capsys):
     assert main(["train", "mine.npz", "--device", "cpu"]) == 0
     shown = capsys.readouterr()
     assert "150 nodes" in shown.err and "split folds: 90 train, 30 validate, 30 test" in shown.err
-    assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-3"))
+    assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-2"))
+    assert "plan: 2 configurations on the first of 5 splits, the best 2 on all;" in shown.err
     (folder,) = Path("runs").iterdir()
     assert re.fullmatch(r"mine-auto-\d{8}-\d{6}", folder.name)
     found = stored(str(folder))
@@ -81,7 +82,10 @@ def test_interrupted_and_resumed(mine, unpainted, capsys, monkeypatch):
     assert main([*train, "broken"]) == 130
     assert "interrupted; go on with: grand train --resume --out broken" in capsys.readouterr().err
     refused(capsys, ["predict", "broken"], "go on with grand train --resume --out broken")
-    assert main(["train", "--resume", "--out", "broken", "--no-baselines", "--quiet"]) == 0
+    for more in (["--no-baselines"], ["--budget", "9"], ["--quick"], ["--preset", "none"], ["--no-refit"]):
+        says = f"goes on as it was planned: leave out {more[0]}"
+        refused(capsys, ["train", "--resume", "--out", "broken", *more], says)
+    assert main(["train", "--resume", "--out", "broken", "--quiet", "--split", "auto"]) == 0
     assert told(stored("broken")) == told(stored("whole")) and stored("whole")["baselines"] == {}
 
 
@@ -110,9 +114,15 @@ def test_a_mistyped_label_costs_little(mine, unpainted, capsys, monkeypatch):
 
 
 OPTIONS: dict[str, tuple[list[str], Any]] = {
-    "--no-refit": (["--no-refit"], lambda f: not f["refit"] and f["runs"][0].endswith("-1")),
+    "--no-refit": (
+        ["--no-refit"],
+        lambda f: not f["refit"] and all(r[-2:] in ("-1", "-2") for r in f["runs"]),
+    ),
     "--no-baselines": (["--no-baselines"], lambda f: f["baselines"] == {}),
-    "--refit --model": (["--refit", "--model", "gcn", *FEW], lambda f: f["runs"] == ["gcn-final"]),
+    "--refit --model": (
+        ["--refit", "--model", "gcn", *FEW],
+        lambda f: list(f["runs"]) == ["gcn-1", "gcn-2", "gcn-final"],
+    ),
     "--refit --preset": (["--refit", "--preset", "own-mlp", *FEW], lambda f: f["chosen"] == ["mlp"]),
     "--refit --config": (["--refit", "--config", "mine.toml"], lambda f: f["chosen"] == ["mlp"]),
     "--refit --quick": (["--refit", "--quick", *FEW], lambda f: f["chosen"] == ["linear"]),
@@ -133,6 +143,32 @@ def test_options_of_the_choice(mine, unpainted, name):
         config = load_run(Path("run/fits", run)).config
         assert config.class_weights == ("balanced" if name == "--class-weights" else "none")
         assert config.model == ("mlp" if found["chosen"] == ["mlp"] else config.model)
+
+
+UNUSED: dict[str, tuple[list[str], str]] = {
+    "--budget": (["--model", "gcn", "--budget", "9"], "--budget is for a choice of configurations"),
+    "--no-baselines": (["--quick", "--no-baselines"], "--no-baselines is for a choice of configurations"),
+    "--per-class": (["--per-class", "3"], "--per-class is for --split random, and"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_options_without_effect_are_refused(mine, capsys, name):
+    more, says = UNUSED[name]
+    refused(capsys, ["train", "mine.npz", *more, "--out", "run"], says)
+    assert not Path("run").exists()
+
+
+def test_moved_data_of_an_unfinished_choice(mine, unpainted, capsys, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Population, "step", interrupted)
+        assert main(["train", "mine.npz", *CPU, "--out", "run"]) == 130
+    Path("mine.npz").rename("other.npz")
+    capsys.readouterr()
+    refused(capsys, ["train", "--resume", "--out", "run"], "the graph of the run is no longer at")
 
 
 def test_one_model_quickly(mine, capsys, monkeypatch):

@@ -40,6 +40,7 @@ def train_automatically(
 
     if resume and is_chosen(out):
         say("this run is finished.")
+        _draw(out)
         print_choice(out, read_summary(out))
         return
     pick_device(base.device)
@@ -52,11 +53,16 @@ def train_automatically(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
     )  # fmt: skip
+    _draw(out)
+    print_choice(out, summary)
+
+
+def _draw(folder: Path) -> None:
+    """Figures beside the results, where matplotlib is at hand."""
     if find_spec("matplotlib") is not None:
         from ..report import plot_choice
 
-        plot_choice(out)
-    print_choice(out, summary)
+        plot_choice(folder)
 
 
 def evaluate_choice(folder: Path, root: str | None) -> None:
@@ -65,10 +71,10 @@ def evaluate_choice(folder: Path, root: str | None) -> None:
     from ..ensemble.folder import read_summary
     from ..ensemble.result import crossed_runs
 
-    runs = crossed_runs(folder, root)
+    runs, weights = crossed_runs(folder, root)
     for run in runs[1:]:
         run.__dict__["data"] = runs[0].data  # read once for all
-    temperature, figures = assess_runs(runs)
+    temperature, figures = assess_runs(runs, weights)
     found = read_summary(folder) | {"temperature": temperature, "figures": figures}
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
 
@@ -113,13 +119,14 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
 
     print_table(
         "What was tried",
-        ("configuration", f"validation {found['metric']}", "trainings", "chosen"),
+        ("configuration", f"validation {found['metric']}", "loss", "trainings", "weight"),
         [
             (
                 r["name"],
                 shown(r["val"]) or "failed",
+                "" if r["loss"] is None else f"{r['loss']:.3f}",
                 r["rounds"],
-                "yes" if r["name"] in found["chosen"] else "",
+                f"{r['weight']:.2f}" if r["weight"] else "",
             )
             for r in found["race"]
         ],

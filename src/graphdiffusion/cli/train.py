@@ -21,6 +21,8 @@ from .options import ROOT, Plugins, flag, given, with_config
 if TYPE_CHECKING:
     from ..training import Config, Problem
 
+CHOICE = ("--budget", "--baselines", "--no-baselines")  # options of the choice alone
+
 _DATA = "Data set by name, or path of a folder or .npz file with your own graph."
 
 
@@ -75,13 +77,17 @@ def train(
     from ..ensemble.folder import holds_choice
     from ..ensemble.portfolio import SHARED
 
-    flags = given(ctx)
+    flags, own_graph = given(ctx), _given(ctx, "quick", "refit", "budget", "baselines", "preset", "config")
     if not budget > 0:
         raise ConfigError(f"--budget must be a positive number of seconds, got {budget:g}.")
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out FOLDER, the folder of the run to go on with.")
         automatic = holds_choice(out)
+        if automatic and own_graph:
+            raise ConfigError(
+                f"the run in {out} goes on as it was planned: leave out {', '.join(own_graph)}."
+            )
         settled = Settled(_base(out, flags) if automatic else _resumed(out, flags, config, ctx), None)
     else:
         settled = settle({"splits": 1, **flags} if quick else flags, config, preset)
@@ -90,6 +96,11 @@ def train(
         plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
         plain = plain and set(flags) <= SHARED
         automatic = plain or refit is True
+        if not automatic and (unused := [name for name in own_graph if name in CHOICE]):
+            raise ConfigError(
+                f"{', '.join(unused)} is for a choice of configurations on a graph of one's own, and this "
+                f"trains one ({settled.config.row}): leave it out, or leave out the options of the model."
+            )
         out = out or _new_folder(settled.config, plain)
         if holds_choice(out):
             raise ConfigError(
@@ -101,7 +112,7 @@ def train(
             own = None if resume or plain else settled.config
             _choose(settled.config, own, out, root or None, how)
         else:
-            _train(settled, out, resume, quiet, root or None, plugin or [])
+            _train(settled, out, resume, quiet, root or None, plugin or [], flags)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
@@ -110,13 +121,27 @@ def train(
         raise typer.Exit(130) from None
 
 
+def _given(ctx: typer.Context, *names: str) -> list[str]:
+    """Which of some options stand on the command line, as they are written there."""
+    sources = {name: ctx.get_parameter_source(name) for name in names}
+    written = [
+        name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+    ]
+    return [f"--no-{name}" if ctx.params.get(name) is False else f"--{name}" for name in written]
+
+
 def _base(folder: Path, flags: dict[str, Any]) -> Config:
     """The options of the automatic choice in a folder, which those given now must not contradict."""
     from ..ensemble.folder import read_plan
+    from ..training.folder import require_place
 
-    stored = read_plan(folder)[0]
+    stored, plan, _ = read_plan(folder)
+    require_place(stored)
+    known = stored.to_dict()
+    if len(plan.candidates) == 1:
+        known |= plan.candidates[0].options
     for name, value in _absolute(flags).items():
-        if stored.to_dict().get(name) != value:
+        if known.get(name) != value and (name, value) != ("split", "auto"):
             raise ConfigError(
                 f"the run in {folder} was started without {flag(name)} {value}: leave the option out, or "
                 "start another run."
@@ -226,11 +251,18 @@ def _new_folder(config: Config, automatic: bool) -> Path:
 
 
 def _train(
-    settled: Settled, out: Path, resume: bool, quiet: bool, root: str | None, plugins: list[Path]
+    settled: Settled,
+    out: Path,
+    resume: bool,
+    quiet: bool,
+    root: str | None,
+    plugins: list[Path],
+    flags: dict[str, Any],
 ) -> None:
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
+    from ..training.problem import split_kind
     from ..training.runs import read_summary
     from .automatic import about_data
     from .progress import watching
@@ -250,10 +282,17 @@ def _train(
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     problem = problem.to(device)
+    kind = split_kind(config, problem.data)
+    if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
+        raise ConfigError(
+            f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
+            "leave it out, or choose the split."
+        )
     _rehearse(config, problem)
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
+        say(f"one configuration, {config.row}: without options of a model, several are compared.")
     settled.tell()
     members = protocol(config, problem.data)
 

@@ -1,4 +1,4 @@
-"""The automatic choice: candidates race on the user's graph, the best ones become an ensemble.
+"""The automatic choice: candidates race on the user's graph, the best ones become a weighted ensemble.
 
 Everything is kept in a folder. ``plan.json`` says what is to be done; each training is a run of its own in
 ``fits/``, so that an interrupted choice goes on where it was; ``summary.json`` is written last.
@@ -16,20 +16,22 @@ from statistics import fmean
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from ..errors import ConfigError, NotEnoughMemory, SolverError
-from ..training.answers import Answers, answers_of, fit_temperature, joined
+from ..training.answers import Answers, answers_of, fit_temperature, joined, mean_answer
 from ..training.assess import assessed
 from ..training.config import Config
 from ..training.folder import holds_run, is_finished, open_folder
 from ..training.population import Population
-from ..training.problem import Member, Problems, member_splits, split_kind, splits_of
+from ..training.problem import Member, Problems, split_kind, splits_of
 from ..training.runs import Run, load_run
 from ..training.summary import Result
 from ..training.trainer import Trainer
-from .plan import SIZES, Plan, fit_work, remaining, smaller
+from .plan import SIZES, Plan, Size, fit_work, remaining, smaller
 from .portfolio import Candidate
+from .weights import kept, stacked
 
 log = logging.getLogger("graphdiffusion")
 
@@ -38,6 +40,8 @@ ROUNDS = 4  # trainings of a candidate where the data has one split only
 
 class Progress(Protocol):
     """Callbacks of an automatic choice, beside those of a training."""
+
+    def plan(self, plan: Plan) -> None: ...
 
     def fit(self, name: str, done: float, total: float) -> None: ...
 
@@ -48,17 +52,34 @@ class Progress(Protocol):
 
 @dataclass
 class Standing:
-    """How a candidate has done so far."""
+    """How a candidate has done so far.
+
+    Attributes:
+        runs: Its trainings in the race.
+        loss: Of its mean answers for the nodes that have validated.
+        weight: In the ensemble.
+        failure: Why it could not be trained.
+    """
 
     candidate: Candidate
-    results: list[Result] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    loss: float = math.inf
+    weight: float = 0.0
     failure: str = ""
 
     @property
-    def score(self) -> float:
+    def results(self) -> list[Result]:
+        return [result for run in self.runs for result in run.results]
+
+    @property
+    def score(self) -> float | None:
         """Mean validation score; a candidate that failed has none."""
         values = [r.val for r in self.results if r.val is not None]
-        return fmean(values) if values and not self.failure else -math.inf
+        return fmean(values) if values and not self.failure else None
+
+    def answers(self) -> tuple[Tensor, Tensor]:
+        """Nodes that have validated, and the mean answers for them."""
+        return mean_answer(self.runs[0].problem.task, answers_of_runs(self.runs), "val")
 
     @property
     def epochs(self) -> int:
@@ -95,63 +116,71 @@ class Automatic:
         self.plan, self.base, self.data, self.folder, self.progress = plan, base, data, folder, progress
         self.problems = Problems(data, device)
         self.rounds = rounds_of(base, data)
-        self.done = 0.0
+        self.done, self.total = 0.0, plan.work
         self.started = time.monotonic()
+        if progress is not None:
+            progress.plan(plan)
 
     def race(self) -> tuple[list[Standing], list[Standing]]:
         """The standings of all candidates, and those that are chosen."""
         standings = [Standing(candidate) for candidate in self.plan.candidates]
-        before = 0
-        for rung, last in enumerate(self._ends()):
+        for rung, rounds in enumerate((self.rounds[:1], self.rounds[1:])):
             self._cut(standings, rung)
-            rounds = self.rounds[before:last]
             for standing in standings[: self.plan.size.race[rung]] if rounds else []:
                 self._train(standing, f"{standing.candidate.name}-{rung + 1}", rounds)
-            before = last
             standings = ranked(standings)
-        if not math.isfinite(standings[0].score):
+        if standings[0].failure:
             raise SolverError(f"no candidate could be trained: {standings[0].failure}")
         self._cut(standings, len(self.plan.size.race))
-        return standings, self._chosen(standings)
+        chosen = self._chosen(standings)
+        if self.plan.refit:
+            self.total = self.done + self.plan.size.fits * sum(self._work(s) for s in chosen)
+        return standings, chosen
+
+    def _work(self, standing: Standing) -> float:
+        """Of one training of a candidate."""
+        config = standing.candidate.config(self.base)
+        return fit_work(self.problems.of(config), config)
 
     def _cut(self, standings: Sequence[Standing], rung: int) -> None:
         """Make the plan from a rung on as small as the time left demands, and store it."""
-        if math.isinf(self.budget) or not self.done:
-            return
-        passed = time.monotonic() - self.started
-        left = (self.budget - passed) * self.done / passed  # in multiplications
-        each = [
-            fit_work(self.problems.of(config), config)
-            for config in (s.candidate.config(self.base) for s in standings)
-        ]
-        for size in (self.plan.size, *SIZES):
-            if remaining(size, each, rung, len(self.rounds), self.plan.refit) <= left:
-                break
-        size = smaller(self.plan.size, size, rung)
-        if size != self.plan.size:
-            self.plan = replace(self.plan, size=size)
-            self.store(self.plan)
+        each = [self._work(standing) for standing in standings]
+
+        def rest(size: Size) -> float:
+            return remaining(size, each, rung, len(self.rounds), self.plan.refit)
+
+        if self.done and not math.isinf(self.budget):
+            passed = time.monotonic() - self.started
+            left = (self.budget - passed) * self.done / passed  # in multiplications
+            fitting = [size for size in (self.plan.size, *SIZES) if rest(size) <= left] or [SIZES[-1]]
+            size = smaller(self.plan.size, fitting[0], rung)
+            if size != self.plan.size:
+                self.plan = replace(self.plan, size=size)
+                self.store(self.plan)
+                if self.progress is not None:
+                    self.progress.plan(self.plan)
+        self.total = self.done + rest(self.plan.size)
 
     def _chosen(self, standings: Sequence[Standing]) -> list[Standing]:
-        """The best candidate, and the next ones that validation cannot tell from it.
-
-        These are at most one standard error worse: that of an accuracy over all nodes that validated.
-        """
+        """The candidates in the ensemble, the largest weight first."""
         best = standings[0]
-        masks = member_splits(best.candidate.config(self.base), self.data, [r.member for r in best.results])
-        error = standard_error(best.score, int(masks.val.any(0).sum()))
-        enough = [s for s in standings if len(s.results) == len(best.results)]
-        return [s for s in enough[: self.plan.size.chosen] if s.score >= best.score - error]
-
-    def _ends(self) -> tuple[int, int, int]:
-        """How many rounds have been trained after each rung."""
-        return (min(1, len(self.rounds)), min(2, len(self.rounds)), len(self.rounds))
+        equal = [s for s in standings if not s.failure and len(s.results) == len(best.results)]
+        answers = [standing.answers() for standing in equal]
+        nodes = answers[0][0]
+        same = [k for k, (own, _) in enumerate(answers) if torch.equal(own, nodes)]
+        task = best.runs[0].problem.task
+        weights = stacked(task, nodes, torch.stack([answers[k][1] for k in same]))
+        for place, weight in kept(weights, self.plan.size.chosen).items():
+            equal[same[place]].weight = weight
+        return sorted((s for s in equal if s.weight), key=lambda s: -s.weight)
 
     def _train(self, standing: Standing, name: str, rounds: Sequence[Member]) -> None:
         if standing.failure:
             return
         try:
-            standing.results += self._fit(name, standing.candidate.config(self.base), rounds).results
+            standing.runs.append(self._fit(name, standing.candidate.config(self.base), rounds))
+            nodes, answers = standing.answers()
+            standing.loss = float(standing.runs[0].problem.task.mean_loss(answers, nodes))
         except (SolverError, NotEnoughMemory) as error:
             log.warning("candidate %s is left out: %s", standing.candidate.name, error)
             standing.failure = str(error)
@@ -168,7 +197,7 @@ class Automatic:
         path = self.folder / "fits" / name
         problem = self.problems.of(config)
         if self.progress is not None:
-            self.progress.fit(name, self.done, self.plan.work)
+            self.progress.fit(name, self.done, self.total)
         if not is_finished(path):
             with open_folder(path, config, self.data, holds_run(path)) as folder:
                 Trainer(problem, config, members, folder, self.progress).run()
@@ -182,28 +211,26 @@ class Automatic:
         )  # what it would read again
         return run
 
-    def crossed(self, chosen: Sequence[Standing]) -> list[Run]:
-        """The runs of the chosen candidates in the race."""
-        rungs = range(1, len(self.plan.size.race) + 1)
-        paths = [self.folder / "fits" / f"{s.candidate.name}-{rung}" for s in chosen for rung in rungs]
-        return [self._load(path) for path in paths if holds_run(path)]
 
+def answers_of_runs(runs: Sequence[Run], weights: Sequence[float] | None = None) -> Answers:
+    """The answers of all members of several runs.
 
-def assess_runs(runs: Sequence[Run]) -> tuple[float, dict[str, Any]]:
-    """Temperature and figures of the mean of all members, each for the nodes that it did not learn from."""
-    parts: list[Answers] = []
-    for run in runs:
+    Args:
+        runs: Which.
+        weights: Of each member of a run; by default all have the same.
+    """
+    parts = []
+    for run, weight in zip(runs, weights or [1.0] * len(runs), strict=True):
         members = [result.member for result in run.results]
-        parts.append(answers_of(run.problem, run.config, members, run.states))
-    task, answers = runs[0].problem.task, joined(parts)
+        parts.append(answers_of(run.problem, run.config, members, run.states, weight))
+    return joined(parts)
+
+
+def assess_runs(runs: Sequence[Run], weights: Sequence[float]) -> tuple[float, dict[str, Any]]:
+    """Temperature and figures of the mean of all members, each for the nodes that it did not learn from."""
+    task, answers = runs[0].problem.task, answers_of_runs(runs, weights)
     temperature = fit_temperature(task, answers)
     return temperature, assessed(task, answers, temperature)
-
-
-def standard_error(share: float, nodes: int) -> float:
-    """Of an accuracy over so many nodes; never zero, and sensible where the score is no share."""
-    share = min(max(share, 0.0), 1.0)
-    return math.sqrt(max(share * (1 - share), 1 / nodes) / nodes)
 
 
 def rounds_of(config: Config, data: Data) -> list[Member]:
@@ -218,4 +245,4 @@ def rounds_of(config: Config, data: Data) -> list[Member]:
 
 def ranked(standings: Sequence[Standing]) -> list[Standing]:
     """The most trained ones first, among them the best; of equals the more promising; failed ones last."""
-    return sorted(standings, key=lambda s: (not s.failure, len(s.results), s.score), reverse=True)
+    return sorted(standings, key=lambda s: (bool(s.failure), -len(s.results), s.loss))

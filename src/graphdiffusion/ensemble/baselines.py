@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,19 @@ from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor
 
 from ..configs import read_preset
+from ..data import Split
 from ..nn import SparseFeatures
+from ..training.answers import Answer, mean_answer
 from ..training.config import Config
+from ..training.figures import figures
 from ..training.population import Population
 from ..training.problem import Member, Problem, Problems, member_splits, split_kind
+from ..training.summary import FIGURES
 from ..training.tasks import Task
 
 
 def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dict[str, float]:
-    """Mean scores of simple methods on the nodes that the figures of a choice are over.
+    """Scores of simple methods on the nodes that the figures of a choice are over, in the same way.
 
     These are the test nodes of the splits, or without a test part the validation nodes of all folds. The
     majority (or mean) and logistic (or ridge) regression learn from training and validation nodes where
@@ -34,27 +37,41 @@ def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dic
     splits = list({member.split: member for member in rounds}.values())
     if split_kind(base, problems.data) == "shares":
         splits = splits[:1]  # all have the same test part
-    each = [_on_split(problems, base, member) for member in splits]
-    return {name: fmean(scores[name] for scores in each) for name in each[0]}
-
-
-def _on_split(problems: Problems, base: Config, member: Member) -> dict[str, float]:
-    found: dict[str, float] = {}
     problem = problems.of(base.replace(scaling="auto"))
-    split = member_splits(base, problem.data, [member])
-    tested = bool(split.test.any())
-    part = (split.test if tested else split.val)[0]
-    learnt = (split.train | split.val if tested else split.train)[0]
-    for name, model in simple_models(problem.task).items():
-        found[name] = _score(problem, model, learnt, part)
+    each = member_splits(base, problem.data, splits)
+    part = "test" if bool(each.test.any()) else "val"
+    found = {
+        name: _learnt(problem, model, each, part) for name, model in simple_models(problem.task).items()
+    }
     for name in ("mlp", "gcn"):
-        config = base.replace(**read_preset(f"own-{name}"))
-        population = Population(problems.of(config), config, [member])
-        while population.epochs_done < config.epochs and not bool(population.finished().any()):
-            population.step()
-        _, val, test = population.final()
-        found[name.upper()] = float((test if tested else val)[0])
-    return found
+        found[name.upper()] = _trained(problems, base.replace(**read_preset(f"own-{name}")), splits)
+    return {name: _score(problem.task, answers, part) for name, answers in found.items()}
+
+
+def _score(task: Task, answers: Sequence[Answer], part: str) -> float:
+    def visit_all(visit: Any) -> None:
+        for answer in answers:
+            visit(answer)
+
+    nodes, mean = mean_answer(task, visit_all, part)
+    return float(figures(task, nodes, mean)[FIGURES[task.metric]])
+
+
+def _trained(problems: Problems, config: Config, members: Sequence[Member]) -> list[Answer]:
+    """The answers of a network for each split."""
+    population = Population(problems.of(config), config, members)
+    while population.epochs_done < config.epochs and not bool(population.finished().all()):
+        population.step()
+    outputs = population.outputs(population.final()[0]).cpu()
+    return [
+        Answer(
+            outputs[k],
+            {name: value[k].cpu() for name, value in population.statistics.items()},
+            population.val[k].cpu(),
+            population.test[k].cpu(),
+        )
+        for k in range(len(members))
+    ]
 
 
 def simple_models(task: Task) -> dict[str, Any]:
@@ -68,25 +85,41 @@ def simple_models(task: Task) -> dict[str, Any]:
     return {name: DummyClassifier(strategy="most_frequent"), "logistic regression": logistic}
 
 
-def _score(problem: Problem, model: Any, learnt: Tensor, part: Tensor) -> float:
-    task = problem.task
-    x, y = as_matrix(problem.x), task.y.cpu().numpy()
-    nodes, asked = learnt.cpu().numpy().nonzero()[0], part.cpu().numpy().nonzero()[0]
-    if task.name == "classification" and len(np.unique(y[nodes])) == 1:
-        model = DummyClassifier()  # logistic regression refuses a single class
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is as good as it is
-        warnings.simplefilter("ignore", UserWarning)  # a label that all training nodes have
-        answers = model.fit(x[nodes], y[nodes]).predict(x[asked])
-    outputs = torch.zeros(len(y), task.outputs, dtype=torch.float64)
+def _learnt(problem: Problem, model: Any, splits: Split, part: str) -> list[Answer]:
+    """The answers of a method from scikit-learn for each split."""
+    task, x = problem.task, as_matrix(problem.x)
+    y, found = task.y.cpu().numpy(), []
+    for train, val, test in zip(splits.train.cpu(), splits.val.cpu(), splits.test.cpu(), strict=True):
+        nodes = ((train | val) if part == "test" else train).numpy().nonzero()[0]
+        asked = (test if part == "test" else val).numpy().nonzero()[0]
+        if task.name == "classification" and len(np.unique(y[nodes])) == 1:
+            model = DummyClassifier()  # logistic regression refuses a single class
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is as good as it is
+            warnings.simplefilter("ignore", UserWarning)  # a label that all training nodes have
+            answers = model.fit(x[nodes], y[nodes]).predict(x[asked])
+        found.append(Answer(_output(task, asked, answers), _unit(task), val, test))
+    return found
+
+
+def _output(task: Task, nodes: Any, answers: Any) -> Tensor:
+    """Decisions, or numbers, as the outputs of a model that is sure of them."""
+    output = torch.zeros(len(task.y), task.outputs, dtype=torch.float64)
+    places = torch.from_numpy(nodes)
     if task.name == "classification":
-        outputs[torch.from_numpy(asked), torch.from_numpy(answers.astype(np.int64))] = 1.0
-    else:
-        outputs[torch.from_numpy(asked)] = torch.from_numpy(answers.astype(np.float64)).view(len(asked), -1)
-    if task.name == "multilabel":
-        outputs -= 0.5  # chosen are positive ones
-    unit = {name: torch.full((1, task.outputs), float(name == "scale")) for name in task.stored}
-    return float(task.to("cpu").score(outputs[None], part[None].cpu(), unit)[0])
+        output[places, torch.from_numpy(answers.astype(np.int64))] = SURE
+        return output
+    numbers = torch.from_numpy(answers.astype(np.float64)).view(len(nodes), -1)
+    output[places] = numbers if task.name == "regression" else SURE * (2 * numbers - 1)
+    return output
+
+
+def _unit(task: Task) -> dict[str, Tensor]:
+    """Statistics of a task with which outputs are answers."""
+    return {name: torch.full((task.outputs,), float(name == "scale")) for name in task.stored}
+
+
+SURE = 50.0  # a logit: exp(-50) is zero
 
 
 def as_matrix(x: Any) -> Any:

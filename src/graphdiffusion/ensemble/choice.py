@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from ..training.config import Config
 from ..training.problem import load_problem, pick_device, split_kind, splits_of
+from ..training.runs import Run
 from ..training.summary import describe_split, device_name, versions
 from .automatic import Automatic, Progress, assess_runs, rounds_of
 from .baselines import baselines
@@ -63,18 +64,22 @@ def choose(
         problem = load_problem(base, data).to(device)
         tried = portfolio() if candidates is None else candidates
         most = WORK if math.isinf(budget) else min(WORK, budget * speed(problem, tried[0].config(base)))
-        return make_plan(problem, base, tried, len(rounds), refit, most)
+        return make_plan(problem, base, tried, len(rounds), refit, compare, most)
 
     with open_choice(folder, base, data, make, resume) as plan:
         left = math.inf if resume else budget  # a plan that goes on is carried out as it is stored
         store = partial(write_plan, folder, base, data)
         automatic = Automatic(plan, base, data, device, folder, progress, left, store)
         standings, chosen = automatic.race()
-        crossed = automatic.crossed(chosen)
-        runs = [automatic.refit(standing) for standing in chosen] if plan.refit else crossed
-        temperature, figures = assess_runs(crossed)
-        problem = runs[0].problem
-        simple = baselines(automatic.problems, base, rounds) if compare else {}
+        crossed = {run: s.weight for s in chosen for run in s.runs}
+        runs: dict[Run, float] = {}
+        for standing in chosen:
+            own = [*standing.runs, *([automatic.refit(standing)] if plan.refit else [])]
+            members = sum(len(run.results) for run in own)
+            runs |= {run: standing.weight * len(run.results) / members for run in own}
+        temperature, figures = assess_runs(list(crossed), list(crossed.values()))
+        problem = chosen[0].runs[0].problem
+        simple = baselines(automatic.problems, base, rounds) if plan.compare else {}
         first = chosen[0]
         summary = {
             "data": base.data,
@@ -82,8 +87,8 @@ def choose(
             "names": problem.task.names,
             "metric": problem.task.metric,
             "unit": "%" if problem.task.percent else "",
-            "runs": [run.folder.name for run in runs],
-            "crossed": [run.folder.name for run in crossed],
+            "runs": {run.folder.name: weight for run, weight in runs.items()},
+            "crossed": {run.folder.name: weight for run, weight in crossed.items()},
             "members": sum(len(run.results) for run in runs),
             "temperature": temperature,
             "figures": figures,
@@ -93,7 +98,9 @@ def choose(
                 {
                     "name": s.candidate.name,
                     "options": dict(s.candidate.options),
-                    "val": None if s.failure else s.score,
+                    "val": s.score,
+                    "loss": s.loss if math.isfinite(s.loss) else None,
+                    "weight": s.weight,
                     "rounds": len(s.results),
                     "epochs": s.epochs if s.results else 0,
                     "failure": s.failure,

@@ -10,6 +10,7 @@ from ..training.config import Config
 from ..training.memory import feature_entries
 from ..training.population import Population
 from ..training.problem import Member, Problem
+from ..training.summary import counted
 from ..training.template import model_template
 from ..training.timing import epoch_seconds
 from .portfolio import Candidate
@@ -23,24 +24,25 @@ class Size:
     """How much is tried.
 
     Attributes:
-        race: Candidates that train on the first split, on the second, and on all others.
+        race: Candidates that train on the first split, and on all others.
         chosen: Candidates in the ensemble.
         fits: Trainings of each of them on all labels.
     """
 
-    race: tuple[int, int, int]
+    race: tuple[int, int]
     chosen: int
     fits: int
 
 
 # from the largest to the smallest
 SIZES = (
-    Size((12, 6, 3), 3, 4),
-    Size((8, 4, 2), 2, 3),
-    Size((5, 2, 2), 2, 2),
-    Size((3, 2, 1), 1, 2),
-    Size((2, 1, 1), 1, 1),
-    Size((1, 1, 1), 1, 1),
+    Size((8, 4), 4, 4),
+    Size((8, 3), 3, 3),
+    Size((6, 3), 3, 2),
+    Size((5, 2), 2, 2),
+    Size((3, 2), 2, 1),
+    Size((2, 1), 1, 1),
+    Size((1, 1), 1, 1),
 )
 
 
@@ -53,6 +55,7 @@ class Plan:
         size: How much of them.
         splits: Number of splits.
         refit: Whether the chosen ones are trained on all labels at last.
+        compare: Whether simple methods are trained for comparison.
         work: Estimate of all trainings, in multiplications.
     """
 
@@ -60,6 +63,7 @@ class Plan:
     size: Size
     splits: int
     refit: bool
+    compare: bool
     work: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,9 +71,21 @@ class Plan:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Plan:
-        size = Size(tuple(found["size"]["race"]), int(found["size"]["chosen"]), int(found["size"]["fits"]))
+        first, others = found["size"]["race"]
+        size = Size((int(first), int(others)), int(found["size"]["chosen"]), int(found["size"]["fits"]))
         candidates = [Candidate(str(c["name"]), dict(c["options"])) for c in found["candidates"]]
-        return cls(candidates, size, int(found["splits"]), bool(found["refit"]), float(found["work"]))
+        flags = bool(found["refit"]), bool(found["compare"])
+        return cls(candidates, size, int(found["splits"]), *flags, float(found["work"]))
+
+    def __str__(self) -> str:
+        first, others = self.size.race
+        parts = [counted(first, "configuration")]
+        if self.splits > 1:
+            parts[0] += f" on the first of {self.splits} splits, the best {others} on all"
+        parts.append(f"an ensemble of at most {self.size.chosen}")
+        if self.refit:
+            parts.append(f"{counted(self.size.fits, 'fit')} of each to all labels")
+        return "; ".join(parts)
 
 
 def epoch_work(problem: Problem, config: Config) -> float:
@@ -98,6 +114,7 @@ def make_plan(
     candidates: Sequence[Candidate],
     splits: int,
     refit: bool,
+    compare: bool = True,
     most: float = WORK,
 ) -> Plan:
     """The largest plan whose work is at most ``most``; at least one training of the first candidate."""
@@ -106,7 +123,9 @@ def make_plan(
         work = remaining(size, each, 0, splits, refit)
         if work <= most:
             break
-    return Plan(list(candidates[: size.race[0]]), size, splits, refit, work)
+    first = min(size.race[0], len(candidates))
+    size = Size((first, min(size.race[1], first)), min(size.chosen, first), size.fits)
+    return Plan(list(candidates[:first]), size, splits, refit, compare, work)
 
 
 def remaining(size: Size, each: Sequence[float], rung: int, splits: int, refit: bool) -> float:
@@ -116,9 +135,8 @@ def remaining(size: Size, each: Sequence[float], rung: int, splits: int, refit: 
         each: Work of one training of each candidate, in the order in which they stand.
         rung: From 0; beyond the race there are the last fits alone.
     """
-    rounds = (1, 1, max(0, splits - 2)) if splits > 1 else (1, 0, 0)
     total = 0.0
-    for place, (many, times) in enumerate(zip(size.race, rounds, strict=True)):
+    for place, (many, times) in enumerate(zip(size.race, (1, splits - 1), strict=True)):
         if place >= rung:
             # who goes on is not known yet: it may be the dearest ones
             chosen = each[:many] if place == rung else sorted(each[: size.race[rung]], reverse=True)[:many]
@@ -133,4 +151,4 @@ def smaller(old: Size, new: Size, rung: int) -> Size:
         a if place < rung else min(a, b)
         for place, (a, b) in enumerate(zip(old.race, new.race, strict=True))
     ]
-    return Size((race[0], race[1], race[2]), min(old.chosen, new.chosen), min(old.fits, new.fits))
+    return Size((race[0], race[1]), min(old.chosen, new.chosen), min(old.fits, new.fits))

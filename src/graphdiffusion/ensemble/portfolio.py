@@ -9,7 +9,7 @@ from typing import Any
 
 from ..training.config import Config, parse_toml
 
-EPOCHS, PATIENCE = 300, 50
+EPOCHS, PATIENCE = 200, 50
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ..training.population import Population
 from ..training.summary import Result, duration
+from .plan import Plan
 
 PAUSE = 20.0  # seconds between two lines
 
@@ -31,12 +32,15 @@ class Stages:
         self.started = self.shown = time.monotonic()
         self.name = ""
 
+    def plan(self, plan: Plan) -> None:
+        self.say(f"plan: {plan}.")
+
     def fit(self, name: str, done: float, total: float) -> None:
         self.name, self.shown = name, time.monotonic()
         share = min(done / total, 0.99) if total else 0.0
         passed = self.shown - self.started
         left = f", about {duration(passed * (1 - share) / share)} left" if share > 0.02 else ""
-        self.say(f"{100 * share:.0f}% of the plan{left}: training {name}")
+        self.say(f"{100 * share:.0f}% of the work{left}: training {name}")
 
     def epoch(self, done: int, total: int, population: Population) -> None:
         if time.monotonic() - self.shown >= PAUSE:

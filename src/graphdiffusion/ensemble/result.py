@@ -25,10 +25,12 @@ class Ensemble:
 
     Attributes:
         runs: The runs that hold them, all of one task.
+        weights: Of each run, with sum 1; the members of a run share it.
         summary: What the training found.
     """
 
     runs: list[Run]
+    weights: list[float]
     summary: dict[str, Any]
 
     @property
@@ -68,15 +70,25 @@ class Ensemble:
         if data is None:  # read once for all
             for run in self.runs:
                 run.__dict__["data"] = self.data
-        parts = [len(run.results) * run.predict(data).double() for run in self.runs]
-        return (torch.stack(parts).sum(0) / len(self.members)).float()
+        each = zip(self.weights, self.runs, strict=True)
+        parts = [weight * run.predict(data).double() for weight, run in each]
+        return torch.stack(parts).sum(0).float()
 
 
-def crossed_runs(folder: Path, root: str | PathLike[str] | None = None) -> list[Run]:
-    """The runs of the race that the figures of an automatic choice come from."""
-    summary = read_summary(folder)
+def crossed_runs(folder: Path, root: str | PathLike[str] | None = None) -> tuple[list[Run], list[float]]:
+    """The runs of the race that the figures of a choice come from, and the weights of their members."""
+    return _runs(folder, "crossed", root)
+
+
+def _runs(folder: Path, part: str, root: str | PathLike[str] | None) -> tuple[list[Run], list[float]]:
+    """The runs under a heading of the summary, and the numbers beside them."""
+    found = read_summary(folder)
     with reading(folder / SUMMARY, MEND):
-        return [load_run(folder / FITS / str(name), root) for name in summary["crossed"]]
+        runs = [load_run(folder / FITS / str(name), root) for name in found[part]]
+        weights = [float(weight) for weight in found[part].values()]
+    if not runs or not all(0 < weight <= 1 for weight in weights):
+        raise DataError(f"{folder / SUMMARY} names no run, or a weight that is none: {MEND}.")
+    return runs, weights
 
 
 def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None = None) -> Ensemble:
@@ -89,11 +101,9 @@ def load_ensemble(folder: str | PathLike[str], root: str | PathLike[str] | None 
     folder = Path(folder)
     if not holds_choice(folder):
         run = load_run(folder, root)
-        return Ensemble([run], run.summary)
+        return Ensemble([run], [1.0], run.summary)
+    runs, weights = _runs(folder, "runs", root)
     summary = read_summary(folder)
     with reading(folder / SUMMARY, MEND):
-        runs = [load_run(folder / FITS / str(name), root) for name in summary["runs"]]
         temperature = float(summary["temperature"])
-    if not runs:
-        raise DataError(f"{folder / SUMMARY} names no run: train again in another folder.")
-    return Ensemble([replace(run, temperature=temperature) for run in runs], summary)
+    return Ensemble([replace(run, temperature=temperature) for run in runs], weights, summary)

@@ -248,6 +248,11 @@ def _check_kinds(found: Any, kinds: Mapping[Any, type], what: str) -> None:
             raise TypeError(f"{name} of {what} is {reprlib.repr(value)}")
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 model, 2 models."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """``45 s``, ``7 min`` or ``2.5 h``."""
     if seconds < 100:
