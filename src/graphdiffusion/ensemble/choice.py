@@ -19,7 +19,7 @@ from ..training.summary import describe_split, device_name, versions
 from .automatic import Automatic, Progress, assess_runs, rounds_of
 from .baselines import baselines
 from .folder import open_choice, write_plan, write_summary
-from .plan import WORK, Plan, make_plan, speed
+from .plan import Plan, make_plan, speed
 from .portfolio import KEPT, Candidate, portfolio
 
 
@@ -63,7 +63,7 @@ def choose(
     def make() -> Plan:
         problem = load_problem(base, data).to(device)
         tried = portfolio() if candidates is None else candidates
-        most = WORK if math.isinf(budget) else min(WORK, budget * speed(problem, tried[0].config(base)))
+        most = math.inf if math.isinf(budget) else budget * speed(problem, tried[0].config(base))
         return make_plan(problem, base, tried, len(rounds), refit, compare, most)
 
     with open_choice(folder, base, data, make, resume) as plan:

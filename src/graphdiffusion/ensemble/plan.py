@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from ..training.template import model_template
 from ..training.timing import epoch_seconds
 from .portfolio import Candidate
 
-WORK = 1.2e12  # multiplications of the default plan: some minutes on two cores
+# multiplications of the default plan, at most: some minutes on two cores, or on a GPU
+WORK = {"cpu": 1.6e12, "cuda": 1e14}
 SPARE = 0.5  # share of the epochs that early stopping leaves, roughly
 
 
@@ -115,9 +117,10 @@ def make_plan(
     splits: int,
     refit: bool,
     compare: bool = True,
-    most: float = WORK,
+    most: float = math.inf,
 ) -> Plan:
-    """The largest plan whose work is at most ``most``; at least one training of the first candidate."""
+    """The largest plan whose work is at most ``most``, and that of the device; at least one training."""
+    most = min(most, WORK[problem.y.device.type])
     each = [fit_work(problem, c.config(base)) for c in candidates]
     for size in SIZES:
         work = remaining(size, each, 0, splits, refit)

@@ -68,6 +68,15 @@ class GAT(Model):
             state = layer(elu(state) if place else state, graph, derive(key, place))
         return Output(state)
 
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        total = 0.0
+        for place, layer in enumerate(cast(Attention, own) for own in self.layers):
+            heads, width, _ = layer.vector.shape
+            inputs = nodes * layer.linear.weight.shape[1] if place else entries
+            # softmax and dropout cost as much as some tens of multiplications an edge and head
+            total += inputs * heads * width + edges * heads * (3 * width + 64)
+        return total
+
     def memory(self, nodes: int, edges: int, entries: int) -> int:
         heads = sum(cast(Attention, layer).vector.shape[-3] for layer in self.layers)
         return super().memory(nodes, edges, entries) + 24 * edges * heads
