@@ -1,4 +1,4 @@
-"""Cells of ``own.py``: a data set at a label rate, with several draws of the labels, and trainings on it."""
+"""Cells of ``own.py``: a data set at a label rate, several draws of the labels, and trainings on them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Answers of candidates on the cells of ``own.py``, from which rules and portfolios can be compared later.
 
 Kept for every draw: out-of-fold answers of known nodes, and the mean answers on test nodes of the models of
-five folds and of several fits on all labels. At most ``NODES`` nodes of each kind are kept, and a probability
-p as the byte 255 √p.
+five folds and of several fits on all labels. At most ``NODES`` nodes of each kind are kept; a probability p
+is kept as the byte 255 √p.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _bytes(p: Tensor) -> NDArray[np.uint8]:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The content of a file of :func:`measure`, answers as probabilities ``(candidates, draws, nodes, classes)``."""
+    """The content of a file of :func:`measure`; answers are ``(candidates, draws, nodes, classes)``."""
     with np.load(file) as stored:
         names = [str(name) for name in stored["names"]]
         found: dict[str, Any] = {key: stored[key] for key in ("known", "test", "fold")}

@@ -1,7 +1,7 @@
 """What ``grand train`` reaches on the cells of ``own.py``, and what others reach with the same labels.
 
-The race, the weights and the last fits are those of :mod:`graphdiffusion.ensemble`. All draws of a cell train
-together here; each member has the seed it would have alone.
+The race, the weights and the last fits are those of :mod:`graphdiffusion.ensemble`. All draws of a cell
+train together here; each member has the seed that it would have alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Default:
             return
         pairs = [(d, r) for d in draws for r in rounds]
         each = [share_split(self.cell.labels(d), r, 0, test=self.kind) for d, r in pairs]
-        split = stack_splits([Split(s.train, s.val, self.cell.test[d]) for s, (d, _) in zip(each, pairs)])
+        tests = [self.cell.test[d] for d, _ in pairs]
+        split = stack_splits([Split(s.train, s.val, t) for s, t in zip(each, tests, strict=True)])
         members = [Member(k, r, 1000 * r) for k, (_, r) in enumerate(pairs)]
         found = train(self.cell, candidate.config(self.base), members, split)
         for k, (d, _) in enumerate(pairs):
