@@ -7,7 +7,7 @@
 
 A cell is a data set at a label rate: 5, 20 or 100 labels a class, or 60% of each class, where every class
 leaves as many nodes for the test; of the heterophilous sets the ten fixed splits, whose training and
-validation nodes have labels. In each of several draws all other nodes test. Every method has the same labels.
+validation nodes have labels. In several draws all other nodes test. Every method has the same labels.
 """
 
 from __future__ import annotations
