@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphdiffusion.data import (
     check_data,
+    from_networkx,
     given_split,
     labelled,
     largest_component,
@@ -24,6 +25,7 @@ from graphdiffusion.errors import ArgumentError, DataError
 
 NAN = math.nan
 NONE = [NAN, NAN]
+DTYPES = {"classification": torch.int64, "regression": torch.float64, "multilabel": torch.float32}
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_targets_of_a_table(read, kind):
     data = read(labels, **how)
     assert data.task == task == task_of(data)
     np.testing.assert_array_equal(data.y.numpy(), np.array(y))
-    assert data.y.dtype == (torch.int64 if task == "classification" else torch.float32)
+    assert data.y.dtype == DTYPES[task]
     assert (data.class_names if task == "classification" else data.target_names) == names
     assert ("target_names" in data, "class_names" in data) == (
         task != "classification", task == "classification",
@@ -222,7 +224,38 @@ def test_targets_of_an_array(tmp_path, kind):
     for data in (open_data(tmp_path / "g.npz", **how), read_graph(EDGES, labels=y, **how)):
         assert data.task == task
         np.testing.assert_array_equal(data.y.numpy(), np.array(expected))
+        assert data.y.dtype == DTYPES[task]
         assert (data.class_names if task == "classification" else data.target_names) == names
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "pandas", "polars", "npz", "array", "networkx"])
+def test_large_numbers_keep_their_digits(tmp_path, source):
+    """Times in seconds since 1970, of one minute: one number in float32."""
+    times = [1.6e9 + 0.25, 1.6e9 + 1.5, 1.6e9 + 59.0, 1.6e9 + 60.125]
+    labels, edges = {"id": ["0", "1", "2", "3"], "time": times}, EDGES
+    path = tmp_path / f"labels.{source}"
+    if source == "csv":
+        path.write_text("id,time\n" + "".join(f"{i},{time!r}\n" for i, time in enumerate(times)))
+    elif source == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(labels), path)
+    elif source == "npz":
+        np.savez(path, edge_index=EDGES, y=np.array(times))
+    elif source == "networkx":
+        nx = pytest.importorskip("networkx")
+        graph = nx.Graph(EDGES.T.tolist())
+        nx.set_node_attributes(graph, dict(enumerate(times)), "time")
+    if source in ("csv", "parquet"):
+        data = read_graph(edges, labels=path)
+    elif source == "npz":
+        data = open_data(path)
+    elif source == "array":
+        data = read_graph(edges, labels=np.array(times))
+    elif source == "networkx":
+        data = from_networkx(graph, "time", features=[])
+    else:
+        data = read_graph(edges, labels=pytest.importorskip(source).DataFrame(labels))
+    assert data.y.dtype == torch.float64 and data.y.flatten().tolist() == times
 
 
 def test_names_in_an_npz(tmp_path):

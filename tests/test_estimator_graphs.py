@@ -125,13 +125,21 @@ def test_regression(data):
     assert both.score(ODD, targets[ODD]) == r2_score(targets[ODD], both.predict(ODD)) > 0.3
     column = clone(regressor).fit(EVEN, targets[EVEN, :1])
     assert np.array_equal(column.predict(ODD), one.predict(ODD)[:, None])
-    data.y, data.task, data.target_names = torch.from_numpy(targets).float(), "regression", ["up", "down"]
+    data.y, data.task, data.target_names = torch.from_numpy(targets), "regression", ["up", "down"]
     data.y[ODD] = torch.nan
     whole = GRANDRegressor(model="mlp", epochs=100).fit(data)
     assert np.allclose(whole.predict(data), both.predict(NODES)) and whole.summary_["names"] == [
         "up",
         "down",
     ]
+
+
+def test_numbers_far_from_zero(data):
+    """Times of one minute, in seconds since 1970."""
+    times = 1.6e9 + 10 * data.x[:, 0].numpy().astype(np.float64)
+    fitted = GRANDRegressor(graph=data, model="mlp", epochs=100).fit(EVEN, times[EVEN])
+    assert fitted.ensemble_.data.y.dtype == torch.float64
+    assert r2_score(times[ODD], fitted.ensemble_.runs[0].predict()[ODD, 0].numpy()) > 0.3
 
 
 def test_several_labels(data):

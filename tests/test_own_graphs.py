@@ -123,6 +123,29 @@ def test_from_files_to_predictions(kind, capsys):
     assert plot_run("run").exists()
 
 
+def test_numbers_far_from_zero(tmp_path, monkeypatch):
+    """A time in seconds since 1970 is learnt as well as the same time since the first of them."""
+    monkeypatch.chdir(tmp_path)
+    seconds = [8 * (i // 20) + i % 5 / 4 for i in range(60)]  # exact with and without 1.6e9
+    answers = []
+    for name, start in (("near", 0.0), ("far", 1.6e9)):
+        write_graph(Path(name))
+        lines = [f'"node ""{i}"", {i % 7}",{start + own!r}\n' for i, own in enumerate(seconds)]
+        Path(name, "labels.csv").write_text("id,time\n" + "".join(lines))
+        assert main(["train", name, *TINY, "--epochs", "40", "--rate", "0.05", "--out", f"run-{name}"]) == 0
+        run = load_run(f"run-{name}")
+        answers.append(run.predict())
+        assert answers[-1].dtype == torch.float64
+        own = [metrics.r2_score(start + np.array(seconds), run.predict(member=k)[:, 0]) for k in range(2)]
+        assert min(own) > 0.3  # of one value for all nodes it is at most 0
+    np.testing.assert_allclose(answers[1] - 1.6e9, answers[0], atol=1e-3)
+    figures = [json.loads(Path(f"run-{n}/summary.json").read_text())["figures"] for n in ("near", "far")]
+    for name in ("r2", "rmse", "mae"):
+        assert figures[1][name] == pytest.approx(figures[0][name], rel=1e-3)
+    assert main(["predict", "run-far", "--member", "1", "--out", "p.csv"]) == 0
+    assert [float(row["time"]) for row in rows("p.csv")] == run.predict(member=1)[:, 0].tolist()
+
+
 def test_resumed_runs_have_the_same_bytes(kind, monkeypatch):
     """Stopped in its first and in its second chunk; statistics of the task are among the bytes."""
     monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
@@ -161,8 +184,12 @@ def test_damage_of_the_statistics(tmp_path):
     for change, says in (
         (lambda t: t.pop("task.scale"), r"lacks the tensor task\.scale"),
         (
-            lambda t: t.update({"task.shift": torch.zeros(1, 3)}),
+            lambda t: t.update({"task.shift": torch.zeros(1, 3, dtype=torch.float64)}),
             r"tensor task\.shift .* shape \(1, 3\)",
+        ),
+        (
+            lambda t: t.update({"task.shift": t["task.shift"].float()}),
+            r"tensor task\.shift .* is float32 of shape \(1, 2\), where the model has float64",
         ),
         (lambda t: t["task.shift"].fill_(torch.inf), r"task\.shift .* holds NaN or infinity"),
     ):

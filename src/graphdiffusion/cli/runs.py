@@ -133,9 +133,9 @@ def predict(
 
 def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], list[list[str]]]:
     """Headings, and the cells of every node below them."""
-    cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
     if task == "regression":
-        return names, cells
+        return names, [[repr(value) for value in row] for row in answers.tolist()]
+    cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
     chances = [f"p_{name}" for name in names]
     if task == "classification":
         chosen = [names[k] for k in answers.argmax(-1).tolist()]

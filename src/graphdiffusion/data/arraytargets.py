@@ -50,17 +50,17 @@ def array_targets(
     if task == "regression" and values.dtype.kind == "i" and (values == -1).any():
         notes.append(f"{file}: y holds -1, which is taken as a number; NaN marks a node without a number")
     with np.errstate(over="ignore"):
-        numbers = values.astype(np.float32)
+        numbers = values.astype(np.float64)
     unknown = np.isnan(numbers)
     check_whole_rows(unknown, names, lambda i: f"{file}, node {i}")
-    wrong = ~(np.isfinite(numbers) | unknown)
+    wrong = np.abs(numbers) > np.finfo(np.float32).max
     if task == "multilabel":
         wrong |= ~(unknown | (numbers == 0) | (numbers == 1))
     if wrong.any():
         i, k = (int(v) for v in np.argwhere(wrong)[0])
         expected = "0 or 1" if task == "multilabel" else "a finite float32 number"
         raise DataError(f"{file}, node {i}: {names[k]} is {values[i, k]}, not {expected}")
-    return Targets(task, numbers, names)
+    return Targets(task, numbers if task == "regression" else numbers.astype(np.float32), names)
 
 
 def _array_classes(y: NDArray, given: Sequence[str] | None, file: str, notes: list[str]) -> Targets:

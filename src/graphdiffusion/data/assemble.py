@@ -139,7 +139,7 @@ def add_labels(
     else:
         del data.class_names
         data.target_names = targets.names
-        y = np.full((n, len(targets.names)), np.nan, dtype=np.float32)
+        y = np.full((n, len(targets.names)), np.nan, dtype=targets.y.dtype)
     y[rows] = targets.y
     data.y = torch.from_numpy(y)
     if parts is None:

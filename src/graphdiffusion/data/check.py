@@ -120,7 +120,7 @@ def _check_numbers(data: Data, y: torch.Tensor, n: int, task: str) -> None:
     shaped = y.shape[:1] == (n,) and (y.dim() == 2 or (y.dim() == 1 and task == "regression")) and y.numel()
     if not shaped or not (y.is_floating_point() or boolean):
         raise DataError(
-            f"data.y must be floating point of shape ({n}, k) for {task}, got {_is(y)}; use data.y.float()"
+            f"data.y must be floating point of shape ({n}, k) for {task}, got {_is(y)}; use data.y.double()"
         )
     columns = 1 if y.dim() == 1 else y.size(1)
     names = data.get("target_names")

@@ -22,7 +22,10 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True)
 class Targets:
-    """`y` is (rows,) int64 for classification, else (rows, k) float32; `names` of classes or targets."""
+    """`y` holds classes (rows,) int64, numbers (rows, k) float64 or labels (rows, k) float32.
+
+    `names` are those of the classes or targets.
+    """
 
     task: str
     y: NDArray
@@ -69,7 +72,7 @@ def table_targets(
     is_truth = not any((np.isnan(values) & ~unlabelled).any() for values in truth)
     if task == "multilabel" or (task == "auto" and is_truth):
         _refuse_first(truth, columns, unlabelled, names, where, "is neither 0 nor 1, true nor false")
-        return Targets("multilabel", _stacked(truth, unlabelled), list(names))
+        return Targets("multilabel", _stacked(truth, unlabelled).astype(np.float32), list(names))
     numbers = [_values(column, _finite) for column in columns]
     _refuse_first(
         numbers, columns, unlabelled, names, where,
@@ -107,7 +110,7 @@ def splits_of(
 def _finite(text: str) -> float | None:
     """The number that a text holds, None if there is none or if it is infinite as float32."""
     value = number(text)
-    return value if value is not None and abs(value) <= np.finfo(np.float32).max else None
+    return value if value is not None and abs(value) <= float(np.finfo(np.float32).max) else None
 
 
 def default_names(count: int) -> list[str]:
@@ -235,7 +238,7 @@ def _refuse_first(
         raise DataError(f"{where(i)}, column {names[k]!r}: {columns[k].cell(i)!r} {problem}")
 
 
-def _stacked(values: Sequence[NDArray[np.float64]], unlabelled: NDArray[np.bool_]) -> NDArray[np.float32]:
-    y = np.stack(values, axis=1).astype(np.float32)
+def _stacked(values: Sequence[NDArray[np.float64]], unlabelled: NDArray[np.bool_]) -> NDArray[np.float64]:
+    y = np.stack(values, axis=1)
     y[unlabelled] = np.nan
     return y

@@ -72,10 +72,10 @@ def read_graph(
     Returns:
         `x` (n, F) float32, dense or sparse CSR; `edge_index` (2, E) int64, sorted, without
         duplicates; `edge_weight` (E,) float32 if given; `task`; `y`, of classes (n,) int64 with -1 for
-        unlabelled, else (n, k) float32 with rows of NaN; `class_names` (sorted) or `target_names`;
-        `train_mask`, `val_mask`, `test_mask` bool, (n,) or (n, splits), if a split is given; `node_ids`
-        and, if the source names them, `feature_names` as lists of str; `name`; `notes`, sentences on
-        what was assumed or left out, if there are any.
+        unlabelled, else (n, k) with rows of NaN, float64 for numbers and float32 for several labels;
+        `class_names` (sorted) or `target_names`; `train_mask`, `val_mask`, `test_mask` bool, (n,) or
+        (n, splits), if a split is given; `node_ids` and, if the source names them, `feature_names` as lists
+        of str; `name`; `notes`, sentences on what was assumed or left out, if there are any.
         Nodes are in the order of the features, else sorted by id.
 
     Raises:

@@ -118,6 +118,8 @@ class Run:
     def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:
         """Probabilities ``(n, classes)`` of every node of a graph, or the numbers that are predicted.
 
+        Probabilities are float32, numbers float64.
+
         Args:
             data: Any graph with the features of the training, in any order if both name them; labels are
                 not looked at. By default the graph of the run, where a model that was trained with label
@@ -135,7 +137,7 @@ class Run:
             model, statistics = self.model(result.number), self._statistics(result)
             output = model(x, graph, **self._labels(result, model, None if data is None else x.shape[-2]))
             total += self._task.answers(output, statistics, self.temperature)
-        return (total / len(chosen)).float().cpu()
+        return (total / len(chosen)).to(self.task.dtype).cpu()
 
     @property
     def _task(self) -> Task:
