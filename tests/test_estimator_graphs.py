@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphdiffusion import GRANDClassifier, GRANDRegressor
 from graphdiffusion.data import open_data
+from graphdiffusion.data.structure import select_columns
 from graphdiffusion.errors import DataError
 
 
@@ -98,6 +101,11 @@ def test_trained_nodes_are_found_in_a_graph_that_has_grown(data, sparse):
     unseen = torch.cat([order % 3 == 2, torch.tensor([True])]).numpy()
     truth = np.asarray(new.class_names)[new.y]
     assert fitted.score(new) == accuracy_score(truth[unseen], fitted.predict(new)[unseen])
+    columns = [3, 0, 4, 1, 2]
+    swapped = copy(new)
+    swapped.x = select_columns(new.x, columns)
+    swapped.feature_names = [data.feature_names[k] for k in columns]
+    assert fitted._unseen(swapped, None)[0].tolist() == truth[unseen].tolist()
     new.node_ids = None  # then by position: node 0 is another one
     at_place = (order == torch.arange(60)) & (order % 3 < 2)
     unseen = ~torch.cat([at_place, torch.tensor([False])]).numpy()

@@ -116,6 +116,10 @@ def predict(
         if all(own.fingerprint.matches(graph) for own in found.runs):  # their own graph, wherever it lies
             moved = [replace(own, config=own.config.replace(data=data)) for own in found.runs]
             found, graph = replace(found, runs=moved), None
+        else:
+            graph, notes = found.runs[0].matched(graph)  # the runs of one training have the same features
+            for note in notes:
+                say(note)
     answers = found.predict(graph, number)
     graph = found.runs[0].data if graph is None else graph
     ids = graph.get("node_ids") or range(len(answers))

@@ -29,6 +29,8 @@ def join(
     data = assemble(places, edges.weight, x, node_ids, edges.where, edges.file, directed, notes)
     if features is not None and features.names is not None:
         data.feature_names = features.names
+        if not features.whole:
+            data.absent_is_zero = True
     if labels is not None:
         rows = _positions([labels.ids], index, labels.where, owner)[0]
         if features is None:
@@ -124,6 +126,7 @@ def assemble(
     data.node_ids = node_ids
     if x is None:
         data.feature_names = node_ids  # so that another graph is matched by its nodes
+        data.absent_is_zero = True
     return data
 
 

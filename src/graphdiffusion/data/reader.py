@@ -75,7 +75,9 @@ def read_graph(
         unlabelled, else (n, k) with rows of NaN, float64 for numbers and float32 for several labels;
         `class_names` (sorted) or `target_names`; `train_mask`, `val_mask`, `test_mask` bool, (n,) or
         (n, splits), if a split is given; `node_ids` and, if the source names them, `feature_names` as lists
-        of str; `name`; `notes`, sentences on what was assumed or left out, if there are any.
+        of str; `absent_is_zero`, true where a feature of another name is zero at every node (in the long
+        format, and without features); `name`; `notes`, sentences on what was assumed or left out, if there
+        are any.
         Nodes are in the order of the features, else sorted by id.
 
     Raises:

@@ -84,12 +84,15 @@ def select_rows(x: Tensor, rows: NDArray[np.int64]) -> Tensor:
 
 
 def select_columns(x: Tensor, columns: list[int]) -> Tensor:
-    """`x[:, columns]` for a dense tensor or a sparse one, which becomes CSR."""
+    """`x[:, columns]` for a dense tensor or a sparse one, which becomes CSR; zeros where a column is -1."""
     if x.layout == torch.strided:
-        return x[:, columns]
+        found = x[:, columns]
+        found[:, torch.tensor(columns, device=x.device) < 0] = 0
+        return found
     rows = (x if x.layout == torch.sparse_csr else x.coalesce().to_sparse_csr()).cpu()
     parts = (rows.values().numpy(), rows.col_indices().numpy(), rows.crow_indices().numpy())
-    chosen = sp.csr_matrix(parts, shape=tuple(x.shape))[:, columns]
+    # one column more, which is empty: it is the last one, so that -1 names it
+    chosen = sp.csr_matrix(parts, shape=(x.shape[0], x.shape[1] + 1))[:, columns]
     chosen.sort_indices()
     return csr_tensor(chosen)
 

@@ -162,7 +162,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         scored = labelled(data).cpu()
         if (test := data.get("test_mask")) is not None:
             scored = scored & test.cpu().reshape(len(test), -1).any(dim=1)
-        known = found_again(self.trained_nodes_, self._data, data)
+        known = found_again(self.trained_nodes_, self._data, self.ensemble_.runs[0].matched(data)[0])
         nodes = np.setdiff1d(scored.nonzero().flatten().numpy(), known)
         if not len(nodes):
             raise DataError(
