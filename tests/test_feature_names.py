@@ -123,8 +123,14 @@ def test_columns_are_found_by_their_names(run, capsys):
     assert predicted("--data", "plain") == expected
     for names, says in (
         (["width", "height", "1e3", "weight", "years"], "other lacks the feature 'age' of the training"),
-        (["a", "b", "c", "d", "age"], "lacks the features 'width', 'height', '1e3' and 1 more of the training"),
-        (["a", "b", "c", "d", "e"], "other has none of the 5 features of the training: it has 'a', 'b', 'c'"),
+        (
+            ["a", "b", "c", "d", "age"],
+            "lacks the features 'width', 'height', '1e3' and 1 more of the training",
+        ),
+        (
+            ["a", "b", "c", "d", "e"],
+            "other has none of the 5 features of the training: it has 'a', 'b', 'c'",
+        ),
         (["width", "age", "age", "height", "weight"], "features.csv: two columns are named 'age'"),
     ):
         shutil.rmtree("other", ignore_errors=True)
@@ -193,14 +199,16 @@ def test_words_that_do_not_occur(words, capsys):
     write_words("other", [{"w3", "new", f"n{i}"} for i in range(20)])
     predicted("--data", "other")
     err = capsys.readouterr().err
-    assert "other: 21 features are left out, because the training has none of these names: 'n0', 'n1'" in err
+    assert (
+        "other: 21 features are left out, because the training has none of these names: 'n0', 'n1'" in err
+    )
     assert "5 of 6 features of the training do not occur and are zero: 'w0', 'w1', 'w2' and 2 more" in err
     write_words("strange", [{"x", f"y{i}"} for i in range(20)])
     refused(capsys, ["predict", "run", "--data", "strange"], "none of the 6 features of the training")
 
 
 def test_nodes_as_features(tmp_path, monkeypatch, capsys):
-    """Without features every node is one: in another graph a node that is gone has none, and a new one, too."""
+    """Without features every node is one: of another graph those count that the training had."""
     monkeypatch.chdir(tmp_path)
     for folder, nodes in (("toy", range(40)), ("later", range(1, 42))):
         Path(folder).mkdir()
@@ -236,7 +244,9 @@ def test_two_features_of_one_name(run):
     data.feature_names = names
     assert doubled.predict(data).equal(trained.predict())
     data.feature_names = names[::-1]
-    with pytest.raises(DataError, match="the training has several features named 'a', so that they cannot be matched"):
+    with pytest.raises(
+        DataError, match="the training has several features named 'a', so that they cannot be matched"
+    ):
         doubled.predict(data)
 
 

@@ -123,8 +123,9 @@ class Run:
 
         Args:
             data: Any graph with the features of the training; where both name them they are found by their
-                names, see :meth:`matched`. Labels are not used. By default the graph of the run, where a model that was trained with label
-                features sees those of its training nodes; elsewhere it sees none.
+                names, see :meth:`matched`. Labels are not used. By default the graph of the run, where a
+                model that was trained with label features takes those of its training nodes; elsewhere it
+                takes none.
             member: One member; by default the mean over all of them.
         """
         if data is None:
@@ -296,7 +297,8 @@ def unlabelled(data: Data) -> Data:
     if not isinstance(data, Data):
         raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
     kept = (
-        "x", "feature_names", "absent_is_zero", "edge_index", "edge_weight", "edge_attr", "node_ids", "name",
+        "x", "feature_names", "absent_is_zero", "edge_index", "edge_weight", "edge_attr", "node_ids",
+        "name",
     )  # fmt: skip
     bare = Data(**{key: data[key] for key in kept if data.get(key) is not None})
     if isinstance(bare.get("x"), Tensor):
