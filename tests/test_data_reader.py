@@ -181,8 +181,6 @@ BAD_EDGES = {
     "one column": ("a,b\nb\n", "edges.csv, line 2: expected 2 columns as in line 1, found 1"),
     "four columns": ("a,b,1,x\n", "edges.csv, line 1: expected 2 or 3 columns, found 4"),
     "ragged": ("a,b\n\nb,c,1\n", "edges.csv, line 3: expected 2 columns as in line 1, found 3"),
-    "tabs": ("a\tb\n", "found 1; the row holds tabs: name a tab-separated file .tsv"),
-    "semicolons": ("a;b\n", "found 1; the row holds semicolons"),
     "spaces": ("a b\nb c\n", "found 1; the row holds spaces: separate the columns by commas"),
     "empty": ("", "edges.csv is empty"),
     "blank": ("\n\n", "edges.csv is empty"),

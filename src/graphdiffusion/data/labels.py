@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphdiffusion.data.limits import check_memory
-from graphdiffusion.data.tables import Texts, number, sorted_names
+from graphdiffusion.data.tables import Texts, number, refuse_mixed, sorted_names
 from graphdiffusion.data.targets import Task
 from graphdiffusion.errors import DataError
 
@@ -80,6 +80,18 @@ def table_targets(
         if len(columns) > 1 else "is not a finite float32 number",
     )  # fmt: skip
     return Targets("regression", _stacked(numbers, unlabelled), list(names))
+
+
+def with_points(column: Texts, file: str) -> Texts:
+    """Labels with a decimal comma, written with a point, if all labels of the column are numbers."""
+    points = [value.replace(",", ".") for value in column.values]
+    if points == column.values or any(
+        number(value) is None and value.lower() not in UNLABELLED for value in points
+    ):
+        return column
+    if any("." in value for value in column.values):
+        refuse_mixed(file)
+    return Texts.of(column.codes, points)
 
 
 def splits_of(

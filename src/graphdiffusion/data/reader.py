@@ -63,11 +63,12 @@ def read_graph(
             for none; some cells have a name in common), are `"multilabel"`; everything else are classes,
             `"classification"`.
 
-    Columns are found by their names, in any order and case, and an unknown one is refused. A text file may
-    have no header: then columns are taken in the order above. Its first row is a header if it holds the
-    usual names (source, target, weight, id, label, split and some synonyms), or words where the other rows
-    hold numbers, or names that are no nodes. A table of the two features "feature" and "value" with one
-    row for each node is no long format.
+    Columns are found by their names, in any order and case, and an unknown one is refused. Those of a text
+    file are separated by commas, semicolons or tabs; where it is not commas, numbers may have a decimal
+    comma. A text file may have no header: then columns are taken in the order above. Its first row is a
+    header if it holds the usual names (source, target, weight, id, label, split and some synonyms), or
+    words where the other rows hold numbers, or names that are no nodes. A table of the two features
+    "feature" and "value" with one row for each node is no long format.
 
     Returns:
         `x` (n, F) float32, dense or sparse CSR; `edge_index` (2, E) int64, sorted, without
@@ -85,8 +86,8 @@ def read_graph(
     """
     check_task(task)
     notes: list[str] = []
-    opened = open_edges(edges)
-    opened_labels = None if labels is None else open_labels(labels)
+    opened = open_edges(edges, notes)
+    opened_labels = None if labels is None else open_labels(labels, notes)
     found = None
     known = Known(lambda: _ids_of(opened_labels, 1), all=False)
     if features is not None:

@@ -39,13 +39,16 @@ def tidy_edges(
     if not directed:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
         weight = None if weight is None else np.concatenate([weight, weight])
-    keys = source * num_nodes + target
-    _, first = np.unique(keys, return_index=True)
-    first = first[source[first] != target[first]]
-    edges = torch.from_numpy(np.stack([source[first], target[first]]))
+    proper = source != target
+    keys = (source * num_nodes + target)[proper]
     if weight is None:
-        return edges, None
-    return edges, torch.from_numpy(weight[first].astype(np.float32))
+        keys.sort()  # several times faster than np.unique
+        keys = keys[np.diff(keys, prepend=-1) > 0]
+    else:
+        keys, first = np.unique(keys, return_index=True)
+        weight = weight[proper][first].astype(np.float32)
+    edges = torch.from_numpy(np.stack(np.divmod(keys, max(1, num_nodes))))
+    return edges, None if weight is None else torch.from_numpy(weight)
 
 
 def feature_tensor(x: Any) -> Tensor:
