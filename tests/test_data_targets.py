@@ -153,6 +153,8 @@ def test_notes_on_labels(read):
     assert "labels with '|' are taken as classes" in noted("id,y\na,p|q\nb,r\n")
     assert "label" not in noted("id,y\na,x\nb,z\n")
     assert "no training node" in noted("id,y,split\na,x,val\nb,z,test\n")
+    assert "several columns of nothing but 0 and 1 are taken as several labels" in noted("id,p,q\na,0,1\n")
+    assert "0 and 1" not in noted("id,p,q\na,0,2\n")
 
 
 def test_large_number_of_labels_is_refused(read, monkeypatch):
@@ -293,6 +295,9 @@ def test_notes_on_arrays(tmp_path):
         "y holds -1, which is taken as a number" in n for n in open_data(path, task="regression").notes
     )
     assert not any(note.startswith("g.npz") for note in open_data(path).notes)
+    np.savez(path, edge_index=EDGES, y=np.eye(4, 2))
+    assert any("taken as several labels" in note for note in open_data(path).notes)
+    assert not any("several labels" in note for note in open_data(path, task="multilabel").notes)
 
 
 def test_masks_of_several_splits_in_an_npz(tmp_path):

@@ -15,6 +15,7 @@ from test_cli_basics import write_graph
 from test_training_population import data  # noqa: F401
 
 from graphdiffusion.cli import main
+from graphdiffusion.cli.runs import _columns
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import DataError
 from graphdiffusion.report import plot_run
@@ -114,13 +115,25 @@ def test_from_files_to_predictions(kind, capsys):
     if kind == "multilabel":
         for row, chances in zip(found, values, strict=True):
             chosen = [name for name, p in zip(names, chances, strict=True) if p > 0.5]
-            assert row["labels"].split("|") == (chosen or [""])
+            assert row["labels"] == ("|".join(chosen) or "|")
 
     write_graph(Path("unseen"), 30, seed=1, labels=False)
     assert main(["predict", "run", "--data", "unseen", "--out", "unseen.csv", "--member", "1"]) == 0
     other = np.array([[float(row[h]) for h in heads[-len(names) :]] for row in rows("unseen.csv")])
     np.testing.assert_allclose(other, run.predict(open_data("unseen"), 1), rtol=1e-4)
     assert plot_run("run").exists()
+
+
+def test_predicted_labels_can_be_read(tmp_path):
+    """Also those of a node that has none, which is not an unlabelled one."""
+    heads, cells = _columns("multilabel", ["red", "wet"], torch.tensor([[0.9, 0.8], [0.1, 0.2], [0.1, 0.6]]))
+    assert heads == ["labels", "p_red", "p_wet"] and [row[0] for row in cells] == ["red|wet", "|", "wet"]
+    rows = [f"{node},{row[0]}\n" for node, row in zip("abc", cells, strict=True)]
+    (tmp_path / "labels.csv").write_text("id,labels\n" + "".join(rows))
+    (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\n")
+    data = open_data(tmp_path)
+    assert data.task == "multilabel" and data.target_names == ["red", "wet"]
+    assert data.y[:3].tolist() == [[1, 1], [0, 0], [0, 1]] and bool(data.y[3].isnan().all())
 
 
 def test_numbers_far_from_zero(tmp_path, monkeypatch):

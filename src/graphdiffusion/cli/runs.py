@@ -96,8 +96,8 @@ def predict(
 ) -> None:
     """Write the answer for every node, by node id: the mean over all members of the run.
 
-    It is a class and the probabilities of all classes; or the labels that a node has, separated by |, and
-    the probabilities of all labels; or the numbers that are predicted.
+    It is a class and the probabilities of all classes; or the labels that a node has, separated by | (and
+    | alone where it has none), and the probabilities of all labels; or the numbers that are predicted.
 
     A text that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe
     before it: spreadsheets would take it for a formula.
@@ -137,6 +137,8 @@ def predict(
 
 def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], list[list[str]]]:
     """Headings, and the cells of every node below them."""
+    from ..data.labels import SEPARATOR
+
     if task == "regression":
         return names, [[repr(value) for value in row] for row in answers.tolist()]
     cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
@@ -144,7 +146,8 @@ def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], l
     if task == "classification":
         chosen = [names[k] for k in answers.argmax(-1).tolist()]
         return ["class", *chances], [[_cell(text), *row] for text, row in zip(chosen, cells, strict=True)]
-    texts = ["|".join(n for n, p in zip(names, row, strict=True) if p > 0.5) for row in answers.tolist()]
+    sets = [[n for n, p in zip(names, row, strict=True) if p > 0.5] for row in answers.tolist()]
+    texts = [SEPARATOR.join(own) or SEPARATOR for own in sets]  # an empty cell would be an unknown label
     return ["labels", *chances], [[_cell(text), *row] for text, row in zip(texts, cells, strict=True)]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphdiffusion.data.labels import Targets, check_whole_rows, default_names, note_few
+from graphdiffusion.data.labels import Targets, check_whole_rows, default_names, note_few, note_truth
 from graphdiffusion.data.targets import Task
 from graphdiffusion.errors import DataError
 
@@ -33,6 +33,8 @@ def array_targets(
     if task == "auto" and values.shape[1] > 1:
         truth = bool(((values == 0) | (values == 1) | (values != values)).all())
         task = "multilabel" if truth else "regression"
+        if truth:
+            note_truth(file, notes)
     elif task == "auto":
         task = "classification" if whole else "regression"
         if not whole and bool((np.isnan(values) | (values == np.floor(values))).all()):

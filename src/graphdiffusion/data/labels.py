@@ -70,6 +70,8 @@ def table_targets(
         )
     truth = [_values(column, _TRUTH.get) for column in columns]
     is_truth = not any((np.isnan(values) & ~unlabelled).any() for values in truth)
+    if task == "auto" and is_truth:
+        note_truth(file, notes)
     if task == "multilabel" or (task == "auto" and is_truth):
         _refuse_first(truth, columns, unlabelled, names, where, "is neither 0 nor 1, true nor false")
         return Targets("multilabel", _stacked(truth, unlabelled).astype(np.float32), list(names))
@@ -201,6 +203,14 @@ def _classes(column: Texts, unlabelled: NDArray[np.bool_], file: str, notes: lis
         notes.append(f"{file}: 'none' is taken as a class; leave the cells of unlabelled nodes empty")
     note_few(names, file, notes)
     return Targets("classification", np.where(unlabelled, -1, numbers[column.codes]), names)
+
+
+def note_truth(file: str, notes: list[str]) -> None:
+    """Say how columns of 0 and 1 are taken: they may also be numbers, or one class written in columns."""
+    notes.append(
+        f"{file}: several columns of nothing but 0 and 1 are taken as several labels for a node; task "
+        "regression takes them as numbers, and classes are named in one column"
+    )
 
 
 def note_few(names: Sequence[str], file: str, notes: list[str]) -> None:
