@@ -73,7 +73,7 @@ def test_options(toy, capsys, arguments, says):  # noqa: F811
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu(toy, capsys):  # noqa: F811
-    refused(capsys, ["train", "toy", "--out", "run", "--device", "cuda"], "torch sees no GPU")
+    refused(capsys, ["train", "toy", "--out", "run", "--device", "cuda"], "torch finds no GPU here")
 
 
 @pytest.mark.parametrize(

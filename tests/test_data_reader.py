@@ -473,7 +473,7 @@ MASK = torch.tensor([True, False, False])
         ({"y": torch.zeros(3, 1, dtype=torch.int64)}, r"int64 of shape \(3,\)"),
         ({"y": torch.tensor([0, 1, -2])}, "got -2"),
         ({"class_names": ["one"]}, "class 1, but there are 1 class_names"),
-        ({"node_ids": ["one"]}, "1 entries for 3 nodes"),
+        ({"node_ids": ["one"]}, "must have 3 entries, one for each node, got 1"),
         (
             {"train_mask": torch.ones(3, 10, dtype=torch.bool)},
             r"unlabelled nodes.*labelled\(data\)\[:, None\]",

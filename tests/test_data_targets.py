@@ -275,7 +275,7 @@ def test_names_in_an_npz(tmp_path):
         ({"y": y, "node_ids": np.arange(4)}, r"node_ids must be texts of shape \(4,\), got int64"),
         (
             {"y": np.eye(4, 2) / 2, "target_names": np.array(["p"])},
-            "there are 1 target_names for 2 targets",
+            "target_names must be 2, one for each target, got 1",
         ),
         ({"y": np.array([[1, NAN]] * 4)}, "node 0: 'target_0' has a value and 'target_1' has none"),
         ({"y": np.array([0.5, np.inf, 0, 0])}, "node 1: target is inf, not a finite float32 number"),
@@ -355,7 +355,10 @@ def test_foreign_targets(form):
         ({"y": torch.tensor([0.5, math.inf, 0])}, "infinity"),
         ({"y": torch.tensor([[0.5, NAN], [1, 1], [1, 1]])}, "NaN for some targets of node 0"),
         ({"y": torch.rand(3, 2), "task": "multilabel"}, "must be 0 or 1"),
-        ({"y": torch.rand(3, 2), "target_names": ["one"]}, "1 entries for 2 targets"),
+        (
+            {"y": torch.rand(3, 2), "target_names": ["one"]},
+            "must have 2 entries, one for each target, got 1",
+        ),
         ({"train_mask": torch.ones(3, 2, dtype=torch.bool)}, r"labelled\(data\)\[:, None\]"),
         (
             {"y": torch.rand(3), "train_mask": torch.eye(3, 2) > 0, "val_mask": torch.eye(3) > 0},

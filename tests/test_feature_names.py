@@ -105,7 +105,7 @@ def test_names_in_arrays(tmp_path):
 def test_names_are_as_many_as_features(tmp_path):
     data = open_data(write_graph(tmp_path / "toy"))
     data.feature_names = ["a", "b"]
-    with pytest.raises(DataError, match="feature_names has 2 entries for 5 features"):
+    with pytest.raises(DataError, match="feature_names must have 5 entries, one for each feature, got 2"):
         check_data(data)
 
 

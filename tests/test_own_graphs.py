@@ -126,14 +126,16 @@ def test_from_files_to_predictions(kind, capsys):
 
 def test_predicted_labels_can_be_read(tmp_path):
     """Also those of a node that has none, which is not an unlabelled one."""
-    heads, cells = _columns("multilabel", ["red", "wet"], torch.tensor([[0.9, 0.8], [0.1, 0.2], [0.1, 0.6]]))
+    heads, cells = _columns(
+        "multilabel", ["red", "wet"], torch.tensor([[0.9, 0.8], [0.1, 0.2], [0.1, 0.6]])
+    )
     assert heads == ["labels", "p_red", "p_wet"] and [row[0] for row in cells] == ["red|wet", "|", "wet"]
     rows = [f"{node},{row[0]}\n" for node, row in zip("abc", cells, strict=True)]
     (tmp_path / "labels.csv").write_text("id,labels\n" + "".join(rows))
     (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\n")
-    data = open_data(tmp_path)
-    assert data.task == "multilabel" and data.target_names == ["red", "wet"]
-    assert data.y[:3].tolist() == [[1, 1], [0, 0], [0, 1]] and bool(data.y[3].isnan().all())
+    found = open_data(tmp_path)
+    assert found.task == "multilabel" and found.target_names == ["red", "wet"]
+    assert found.y[:3].tolist() == [[1, 1], [0, 0], [0, 1]] and bool(found.y[3].isnan().all())
 
 
 def test_numbers_far_from_zero(tmp_path, monkeypatch):
@@ -291,7 +293,7 @@ def test_several_columns_of_masks(data):  # noqa: F811
     assert len(protocol(SMALL.replace(splits=2), own)) == 2
     later = SMALL.replace(seed=5)  # columns are counted from the first, whatever the seed
     assert torch.equal(member_splits(later, own, protocol(later, own)).val, (part == 2).T)
-    with pytest.raises(DataError, match="4 splits are wanted, and the data carries 3"):
+    with pytest.raises(DataError, match="splits is 4, but the data has 3"):
         protocol(SMALL.replace(splits=4), own)
     shared = masked(data, train=part < 2, val=part == 2, test=torch.zeros(60, dtype=torch.bool))
     assert not bool(member_splits(SMALL, shared, protocol(SMALL, shared)).test.any())

@@ -48,7 +48,9 @@ def array_targets(
         return _array_classes(values[:, 0], class_names, file, notes)
     names = list(target_names or default_names(values.shape[1]))
     if len(names) != values.shape[1]:
-        raise DataError(f"{file}: there are {len(names)} target_names for {values.shape[1]} targets")
+        raise DataError(
+            f"{file}: target_names must be {values.shape[1]}, one for each target, got {len(names)}"
+        )
     if task == "regression" and values.dtype.kind == "i" and (values == -1).any():
         notes.append(f"{file}: y holds -1, which is taken as a number; NaN marks a node without a number")
     with np.errstate(over="ignore"):

@@ -43,7 +43,7 @@ def join(
 def _note_unconnected(
     ends: NDArray[np.int64], rows: NDArray[np.int64], edges: Edges, labels: Labels, notes: list[str]
 ) -> None:
-    """Without features, labels of nodes without an edge tell nothing: ids may be written in two ways."""
+    """Without features, labels of nodes without an edge are of no use: ids may be written in two ways."""
     if ends.size and rows.size and not np.isin(rows, ends).any():
         notes.append(
             f"no node of {labels.file} has an edge, and nothing can be learnt: {edges.file} names nodes as "
@@ -74,7 +74,8 @@ def _rows(
         return features.x
     missing = len(index) - len(features.ids)
     if missing:
-        notes.append(f"{features.file}: {missing:,} nodes have no row there; their features are zero")
+        nodes = "node has no row there; its" if missing == 1 else "nodes have no row there; their"
+        notes.append(f"{features.file}: {missing:,} {nodes} features are zero")
     x = sp.coo_matrix(features.x)
     places = np.array([index[node] for node in features.ids], dtype=np.int64)
     return sp.csr_matrix((x.data, (places[x.row], x.col)), shape=(len(index), x.shape[1]))

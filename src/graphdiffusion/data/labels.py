@@ -195,7 +195,8 @@ def _classes(column: Texts, unlabelled: NDArray[np.bool_], file: str, notes: lis
     if "-1" in names and others and all(name.isascii() and name.isdecimal() for name in others):
         unlabelled = unlabelled | (np.array(column.values) == "-1")[column.codes]
         count = int((np.array(column.values) == "-1")[column.codes].sum())
-        notes.append(f"{file}: {count:,} labels '-1' among class numbers are taken as unlabelled")
+        are = "label '-1' among class numbers is" if count == 1 else "labels '-1' among class numbers are"
+        notes.append(f"{file}: {count:,} {are} taken as unlabelled")
         names = others
     order = {name: k for k, name in enumerate(names)}
     numbers = np.array([order.get(value, -1) for value in column.values], dtype=np.int64)

@@ -66,7 +66,7 @@ def feature_tensor(x: Any) -> Tensor:
 def csr_tensor(matrix: sp.csr_matrix) -> Tensor:
     """A scipy CSR matrix as a torch sparse CSR tensor with int64 indices."""
     with warnings.catch_warnings():
-        # torch tells every process once that CSR is in beta; a user can do nothing about it.
+        # torch warns once in each process that CSR is in beta; a user can do nothing about it.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
             # copies: `from_numpy` gives an empty array the stride 0, which torch refuses as indices

@@ -146,7 +146,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """The graph of the training with its labels."""
         return self.ensemble_.runs[0].data
 
-    def _answers(self, X: Any) -> NDArray[np.float32]:
+    def _answers(self, X: Any) -> NDArray:
         """Probabilities or numbers for nodes, or for all nodes of a graph."""
         check_is_fitted(self)
         if not is_graph(X):
