@@ -195,6 +195,13 @@ def test_figures_of_classes():
     assert "roc_auc" not in own
 
 
+def test_figures_of_one_class(recwarn):
+    task = Classification(torch.zeros(NODES, dtype=torch.int64), ["a"])
+    own = figures(task, torch.arange(NODES), torch.ones(NODES, 1))
+    assert own["confusion"] == [[NODES]] and own["accuracy"] == own["balanced_accuracy"] == 1
+    assert not recwarn.list
+
+
 def test_figures_of_two_classes():
     rng = np.random.default_rng(3)
     y, chance = rng.integers(0, 2, NODES), rng.random(NODES)

@@ -73,7 +73,7 @@ def test_options(toy, capsys, arguments, says):  # noqa: F811
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu(toy, capsys):  # noqa: F811
-    refused(capsys, ["train", "toy", "--out", "run", "--device", "cuda"], "torch sees no GPU")
+    refused(capsys, ["train", "toy", "--out", "run", "--device", "cuda"], "torch finds no GPU here")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ GRAPHS = {
     "no training": (lambda: _splits("val"), "no training node"),
     "no labels": (lambda: Path("toy/labels.csv").unlink(), "no labels"),
     "not UTF-8": (lambda: Path("toy/edges.csv").write_bytes(b"a,b\n\xe9,c\n"), "edges.csv, line 2"),
-    "semicolons": (lambda: Path("toy/edges.csv").write_text("a;b\nb;c\n"), "semicolons"),
+    "UTF-16": (lambda: Path("toy/edges.csv").write_text("a,b\n", encoding="utf-16"), "is UTF-16 or UTF-32"),
     "empty": (lambda: Path("toy/edges.csv").write_text(""), "edges.csv is empty"),
     "two files": (lambda: Path("toy/edges.tsv").write_text("a\tb\n"), "keep only the one to be read"),
 }

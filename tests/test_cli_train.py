@@ -49,6 +49,14 @@ def test_a_run_and_its_folder(toy, capsys):  # noqa: F811
     assert summary["members"] == 4 and summary["nodes"] == 60
 
 
+def test_one_model_is_no_mean(toy, capsys):  # noqa: F811
+    assert main(["train", "toy", *SMALL, "--splits", "1", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "figures" in out and "balanced accuracy" in out and "1 models" not in out and "1 threads" not in out
+    )
+
+
 def test_precedence(toy, tmp_path, monkeypatch, capsys):  # noqa: F811
     presets = tmp_path / "presets"
     presets.mkdir()

@@ -129,9 +129,9 @@ def test_shape_of_a_sparse_matrix(kind, tmp_path, refused):
     data = np.ones((1, 3)) if kind == "dia" else np.ones(3)
     np.savez(tmp_path / "m.npz", format=kind, shape=shape, data=data, **parts)
     (tmp_path / "edges.csv").write_text("0,1\n")
-    refused([f"claims a matrix of the shape ({n}, ", "at most 1,000,000"], "edges.csv", "m.npz")
+    refused([f"holds a matrix of the shape ({n}, ", "at most 1,000,000"], "edges.csv", "m.npz")
     if kind != "csc":
-        refused([f"claims a matrix of the shape ({n}, {n})"], "m.npz")
+        refused([f"holds a matrix of the shape ({n}, {n})"], "m.npz")
 
 
 def test_csr_matrix_of_many_nodes(tmp_path, refused, monkeypatch):
@@ -180,10 +180,10 @@ def test_zip_that_declares_too_much(key, shape, words, tmp_path, refused):
 @pytest.mark.parametrize("shape", [(2**40, 4), (2**62, 2**62), (3, 2**33), (10**9,), (4, 4)])
 def test_header_that_claims_what_does_not_follow(shape, tmp_path, refused):
     write_npz(tmp_path / "graph.npz", {"edge_index": EDGES, "x": header("f4", shape) + bytes(48)})
-    refused(["x.npy claims float32 of shape", "but 48 follow", "save it again"], "graph.npz")
+    refused(["x.npy has a header for float32 of shape", "but 48 follow", "save it again"], "graph.npz")
     (tmp_path / "features.npy").write_bytes(header("f4", shape) + bytes(48))
     (tmp_path / "edges.csv").write_text("0,1\n")
-    refused(["features.npy claims float32 of shape", "48 follow"], "edges.csv", "features.npy")
+    refused(["features.npy has a header for float32 of shape", "48 follow"], "edges.csv", "features.npy")
 
 
 def test_zip_that_unpacks_to_too_much(tmp_path, refused, monkeypatch):

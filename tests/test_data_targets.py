@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphdiffusion.data import (
     check_data,
+    from_networkx,
     given_split,
     labelled,
     largest_component,
@@ -24,6 +25,7 @@ from graphdiffusion.errors import ArgumentError, DataError
 
 NAN = math.nan
 NONE = [NAN, NAN]
+DTYPES = {"classification": torch.int64, "regression": torch.float64, "multilabel": torch.float32}
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ def test_targets_of_a_table(read, kind):
     data = read(labels, **how)
     assert data.task == task == task_of(data)
     np.testing.assert_array_equal(data.y.numpy(), np.array(y))
-    assert data.y.dtype == (torch.int64 if task == "classification" else torch.float32)
+    assert data.y.dtype == DTYPES[task]
     assert (data.class_names if task == "classification" else data.target_names) == names
     assert ("target_names" in data, "class_names" in data) == (
         task != "classification", task == "classification",
@@ -151,6 +153,8 @@ def test_notes_on_labels(read):
     assert "labels with '|' are taken as classes" in noted("id,y\na,p|q\nb,r\n")
     assert "label" not in noted("id,y\na,x\nb,z\n")
     assert "no training node" in noted("id,y,split\na,x,val\nb,z,test\n")
+    assert "several columns of nothing but 0 and 1 are taken as several labels" in noted("id,p,q\na,0,1\n")
+    assert "0 and 1" not in noted("id,p,q\na,0,2\n")
 
 
 def test_large_number_of_labels_is_refused(read, monkeypatch):
@@ -222,7 +226,38 @@ def test_targets_of_an_array(tmp_path, kind):
     for data in (open_data(tmp_path / "g.npz", **how), read_graph(EDGES, labels=y, **how)):
         assert data.task == task
         np.testing.assert_array_equal(data.y.numpy(), np.array(expected))
+        assert data.y.dtype == DTYPES[task]
         assert (data.class_names if task == "classification" else data.target_names) == names
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "pandas", "polars", "npz", "array", "networkx"])
+def test_large_numbers_keep_their_digits(tmp_path, source):
+    """Times in seconds since 1970, of one minute: one number in float32."""
+    times = [1.6e9 + 0.25, 1.6e9 + 1.5, 1.6e9 + 59.0, 1.6e9 + 60.125]
+    labels, edges = {"id": ["0", "1", "2", "3"], "time": times}, EDGES
+    path = tmp_path / f"labels.{source}"
+    if source == "csv":
+        path.write_text("id,time\n" + "".join(f"{i},{time!r}\n" for i, time in enumerate(times)))
+    elif source == "parquet":
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table(labels), path)
+    elif source == "npz":
+        np.savez(path, edge_index=EDGES, y=np.array(times))
+    elif source == "networkx":
+        nx = pytest.importorskip("networkx")
+        graph = nx.Graph(EDGES.T.tolist())
+        nx.set_node_attributes(graph, dict(enumerate(times)), "time")
+    if source in ("csv", "parquet"):
+        data = read_graph(edges, labels=path)
+    elif source == "npz":
+        data = open_data(path)
+    elif source == "array":
+        data = read_graph(edges, labels=np.array(times))
+    elif source == "networkx":
+        data = from_networkx(graph, "time", features=[])
+    else:
+        data = read_graph(edges, labels=pytest.importorskip(source).DataFrame(labels))
+    assert data.y.dtype == torch.float64 and data.y.flatten().tolist() == times
 
 
 def test_names_in_an_npz(tmp_path):
@@ -240,7 +275,7 @@ def test_names_in_an_npz(tmp_path):
         ({"y": y, "node_ids": np.arange(4)}, r"node_ids must be texts of shape \(4,\), got int64"),
         (
             {"y": np.eye(4, 2) / 2, "target_names": np.array(["p"])},
-            "there are 1 target_names for 2 targets",
+            "target_names must be 2, one for each target, got 1",
         ),
         ({"y": np.array([[1, NAN]] * 4)}, "node 0: 'target_0' has a value and 'target_1' has none"),
         ({"y": np.array([0.5, np.inf, 0, 0])}, "node 1: target is inf, not a finite float32 number"),
@@ -260,6 +295,9 @@ def test_notes_on_arrays(tmp_path):
         "y holds -1, which is taken as a number" in n for n in open_data(path, task="regression").notes
     )
     assert not any(note.startswith("g.npz") for note in open_data(path).notes)
+    np.savez(path, edge_index=EDGES, y=np.eye(4, 2))
+    assert any("taken as several labels" in note for note in open_data(path).notes)
+    assert not any("several labels" in note for note in open_data(path, task="multilabel").notes)
 
 
 def test_masks_of_several_splits_in_an_npz(tmp_path):
@@ -317,7 +355,10 @@ def test_foreign_targets(form):
         ({"y": torch.tensor([0.5, math.inf, 0])}, "infinity"),
         ({"y": torch.tensor([[0.5, NAN], [1, 1], [1, 1]])}, "NaN for some targets of node 0"),
         ({"y": torch.rand(3, 2), "task": "multilabel"}, "must be 0 or 1"),
-        ({"y": torch.rand(3, 2), "target_names": ["one"]}, "1 entries for 2 targets"),
+        (
+            {"y": torch.rand(3, 2), "target_names": ["one"]},
+            "must have 2 entries, one for each target, got 1",
+        ),
         ({"train_mask": torch.ones(3, 2, dtype=torch.bool)}, r"labelled\(data\)\[:, None\]"),
         (
             {"y": torch.rand(3), "train_mask": torch.eye(3, 2) > 0, "val_mask": torch.eye(3) > 0},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphdiffusion import GRANDClassifier, GRANDRegressor
 from graphdiffusion.data import open_data
+from graphdiffusion.data.structure import select_columns
 from graphdiffusion.errors import DataError
 
 
@@ -98,6 +101,11 @@ def test_trained_nodes_are_found_in_a_graph_that_has_grown(data, sparse):
     unseen = torch.cat([order % 3 == 2, torch.tensor([True])]).numpy()
     truth = np.asarray(new.class_names)[new.y]
     assert fitted.score(new) == accuracy_score(truth[unseen], fitted.predict(new)[unseen])
+    columns = [3, 0, 4, 1, 2]
+    swapped = copy(new)
+    swapped.x = select_columns(new.x, columns)
+    swapped.feature_names = [data.feature_names[k] for k in columns]
+    assert fitted._unseen(swapped, None)[0].tolist() == truth[unseen].tolist()
     new.node_ids = None  # then by position: node 0 is another one
     at_place = (order == torch.arange(60)) & (order % 3 < 2)
     unseen = ~torch.cat([at_place, torch.tensor([False])]).numpy()
@@ -125,13 +133,21 @@ def test_regression(data):
     assert both.score(ODD, targets[ODD]) == r2_score(targets[ODD], both.predict(ODD)) > 0.3
     column = clone(regressor).fit(EVEN, targets[EVEN, :1])
     assert np.array_equal(column.predict(ODD), one.predict(ODD)[:, None])
-    data.y, data.task, data.target_names = torch.from_numpy(targets).float(), "regression", ["up", "down"]
+    data.y, data.task, data.target_names = torch.from_numpy(targets), "regression", ["up", "down"]
     data.y[ODD] = torch.nan
     whole = GRANDRegressor(model="mlp", epochs=100).fit(data)
     assert np.allclose(whole.predict(data), both.predict(NODES)) and whole.summary_["names"] == [
         "up",
         "down",
     ]
+
+
+def test_numbers_far_from_zero(data):
+    """Times of one minute, in seconds since 1970."""
+    times = 1.6e9 + 10 * data.x[:, 0].numpy().astype(np.float64)
+    fitted = GRANDRegressor(graph=data, model="mlp", epochs=100).fit(EVEN, times[EVEN])
+    assert fitted.ensemble_.data.y.dtype == torch.float64
+    assert r2_score(times[ODD], fitted.ensemble_.runs[0].predict()[ODD, 0].numpy()) > 0.3
 
 
 def test_several_labels(data):

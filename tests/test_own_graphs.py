@@ -15,6 +15,7 @@ from test_cli_basics import write_graph
 from test_training_population import data  # noqa: F401
 
 from graphdiffusion.cli import main
+from graphdiffusion.cli.runs import _columns
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import DataError
 from graphdiffusion.report import plot_run
@@ -114,13 +115,50 @@ def test_from_files_to_predictions(kind, capsys):
     if kind == "multilabel":
         for row, chances in zip(found, values, strict=True):
             chosen = [name for name, p in zip(names, chances, strict=True) if p > 0.5]
-            assert row["labels"].split("|") == (chosen or [""])
+            assert row["labels"] == ("|".join(chosen) or "|")
 
     write_graph(Path("unseen"), 30, seed=1, labels=False)
     assert main(["predict", "run", "--data", "unseen", "--out", "unseen.csv", "--member", "1"]) == 0
     other = np.array([[float(row[h]) for h in heads[-len(names) :]] for row in rows("unseen.csv")])
     np.testing.assert_allclose(other, run.predict(open_data("unseen"), 1), rtol=1e-4)
     assert plot_run("run").exists()
+
+
+def test_predicted_labels_can_be_read(tmp_path):
+    """Also those of a node that has none, which is not an unlabelled one."""
+    heads, cells = _columns(
+        "multilabel", ["red", "wet"], torch.tensor([[0.9, 0.8], [0.1, 0.2], [0.1, 0.6]])
+    )
+    assert heads == ["labels", "p_red", "p_wet"] and [row[0] for row in cells] == ["red|wet", "|", "wet"]
+    rows = [f"{node},{row[0]}\n" for node, row in zip("abc", cells, strict=True)]
+    (tmp_path / "labels.csv").write_text("id,labels\n" + "".join(rows))
+    (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\n")
+    found = open_data(tmp_path)
+    assert found.task == "multilabel" and found.target_names == ["red", "wet"]
+    assert found.y[:3].tolist() == [[1, 1], [0, 0], [0, 1]] and bool(found.y[3].isnan().all())
+
+
+def test_numbers_far_from_zero(tmp_path, monkeypatch):
+    """A time in seconds since 1970 is learnt as well as the same time since the first of them."""
+    monkeypatch.chdir(tmp_path)
+    seconds = [8 * (i // 20) + i % 5 / 4 for i in range(60)]  # exact with and without 1.6e9
+    answers = []
+    for name, start in (("near", 0.0), ("far", 1.6e9)):
+        write_graph(Path(name))
+        lines = [f'"node ""{i}"", {i % 7}",{start + own!r}\n' for i, own in enumerate(seconds)]
+        Path(name, "labels.csv").write_text("id,time\n" + "".join(lines))
+        assert main(["train", name, *TINY, "--epochs", "40", "--rate", "0.05", "--out", f"run-{name}"]) == 0
+        run = load_run(f"run-{name}")
+        answers.append(run.predict())
+        assert answers[-1].dtype == torch.float64
+        own = [metrics.r2_score(start + np.array(seconds), run.predict(member=k)[:, 0]) for k in range(2)]
+        assert min(own) > 0.3  # of one value for all nodes it is at most 0
+    np.testing.assert_allclose(answers[1] - 1.6e9, answers[0], atol=1e-3)
+    figures = [json.loads(Path(f"run-{n}/summary.json").read_text())["figures"] for n in ("near", "far")]
+    for name in ("r2", "rmse", "mae"):
+        assert figures[1][name] == pytest.approx(figures[0][name], rel=1e-3)
+    assert main(["predict", "run-far", "--member", "1", "--out", "p.csv"]) == 0
+    assert [float(row["time"]) for row in rows("p.csv")] == run.predict(member=1)[:, 0].tolist()
 
 
 def test_resumed_runs_have_the_same_bytes(kind, monkeypatch):
@@ -161,8 +199,12 @@ def test_damage_of_the_statistics(tmp_path):
     for change, says in (
         (lambda t: t.pop("task.scale"), r"lacks the tensor task\.scale"),
         (
-            lambda t: t.update({"task.shift": torch.zeros(1, 3)}),
+            lambda t: t.update({"task.shift": torch.zeros(1, 3, dtype=torch.float64)}),
             r"tensor task\.shift .* shape \(1, 3\)",
+        ),
+        (
+            lambda t: t.update({"task.shift": t["task.shift"].float()}),
+            r"tensor task\.shift .* is float32 of shape \(1, 2\), where the model has float64",
         ),
         (lambda t: t["task.shift"].fill_(torch.inf), r"task\.shift .* holds NaN or infinity"),
     ):
@@ -251,7 +293,7 @@ def test_several_columns_of_masks(data):  # noqa: F811
     assert len(protocol(SMALL.replace(splits=2), own)) == 2
     later = SMALL.replace(seed=5)  # columns are counted from the first, whatever the seed
     assert torch.equal(member_splits(later, own, protocol(later, own)).val, (part == 2).T)
-    with pytest.raises(DataError, match="4 splits are wanted, and the data carries 3"):
+    with pytest.raises(DataError, match="splits is 4, but the data has 3"):
         protocol(SMALL.replace(splits=4), own)
     shared = masked(data, train=part < 2, val=part == 2, test=torch.zeros(60, dtype=torch.bool))
     assert not bool(member_splits(SMALL, shared, protocol(SMALL, shared)).test.any())

@@ -168,6 +168,31 @@ def test_statistics_of_regression():
     assert float(tiny["scale"]) > 0
 
 
+def test_targets_far_from_zero():
+    """Seconds of a day, counted from 1970: in float32 they are rounded to multiples of 128."""
+    seconds = torch.rand(30, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 86400
+    near, far = (Regression(seconds + start, ["time"]) for start in (0.0, 1.6e9))
+    mask, output = torch.rand(2, 30, generator=torch.Generator().manual_seed(1)) < 0.6, drawn(2, 30, 1)
+    nodes = torch.arange(30).expand(2, -1)
+    here, there = near.statistics(mask), far.statistics(mask)
+    assert {value.dtype for value in there.values()} == {torch.float64}
+    torch.testing.assert_close(there["scale"], here["scale"], rtol=1e-9, atol=0)
+    torch.testing.assert_close(there["shift"] - 1.6e9, here["shift"], rtol=0, atol=1e-6)
+    losses = [task.losses(output, nodes, own) for task, own in ((near, here), (far, there))]
+    assert losses[1].dtype == torch.float32
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-6)
+    unit = {"shift": torch.zeros(2, 1), "scale": torch.ones(2, 1)}
+    for own in (there, unit):  # outputs of a model, and numbers as they are
+        found = far.answers(output, own) if own is there else far.y + 1000 * output.double()
+        scores = far.score(output if own is there else found, mask, own)
+        for k in range(2):
+            wanted = metrics.r2_score(far.y[mask[k]].numpy(), found[k][mask[k]].numpy())
+            assert float(scores[k]) == pytest.approx(wanted, abs=1e-6)
+    answers = far.answers(output, there)
+    assert answers.dtype == torch.float64
+    torch.testing.assert_close(answers - 1.6e9, near.answers(output, here), rtol=0, atol=1e-5)
+
+
 def test_r2_of_a_constant_target():
     task = Regression(torch.tensor([[2.0], [2.0], [5.0]]), ["u"])
     unit = {"shift": torch.zeros(1, 1), "scale": torch.ones(1, 1)}
@@ -269,7 +294,7 @@ def test_tasks_of_data():
             assert isinstance(task, Regression) and task.names == ["age"] and task.y.shape == (4, 1)
             assert task.labelled.tolist() == [True, True, False, True]
             every = task.statistics(task.labelled[None])
-            assert {value.dtype for value in every.values()} == {torch.float32}  # as they are stored
+            assert {value.dtype for value in every.values()} == {torch.float64}  # as they are stored
     task = of(torch.tensor([[True, False], [True, True], [False, False], [False, True]]))
     assert isinstance(task, Multilabel) and task.names == ["0", "1"] and bool(task.labelled.all())
     for y in (torch.full((4,), -1), torch.full((4, 2), torch.nan)):

@@ -81,6 +81,10 @@ class StabilityWarning(UserWarning):
     """A step size lies beyond the bound of the paper's theorem 1."""
 
 
+class FeaturesWarning(UserWarning):
+    """A graph to predict on has not just the features of the training."""
+
+
 class TrainedNodesWarning(UserWarning):
     """A score counts nodes that the model was trained on."""
 

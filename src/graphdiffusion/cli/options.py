@@ -40,7 +40,7 @@ def load_plugins(arguments: Sequence[str]) -> tuple[str, ...]:
 def with_config(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that takes ``**options`` an option for everything that can be configured but the data.
 
-    Typer reads signatures, so the command is shown to it with one in which all of them are written out.
+    Typer reads signatures: the command gets one in which all options are written out.
     """
     from ..training.choices import all_options
 
@@ -74,9 +74,9 @@ def flag(name: str) -> str:
 
 
 def _parameter(option: Any) -> inspect.Parameter:
-    """An option as Typer wants it.
+    """An option as a parameter for Typer.
 
-    Numbers and choices are texts to Typer: the configuration knows what they may be, and says it better.
+    Numbers and choices are texts for Typer: the configuration checks them, with better messages.
     """
     name, text = flag(option.name), option.help
     if choices := option.values():

@@ -96,8 +96,8 @@ def predict(
 ) -> None:
     """Write the answer for every node, by node id: the mean over all members of the run.
 
-    It is a class and the probabilities of all classes; or the labels that a node has, separated by |, and
-    the probabilities of all labels; or the numbers that are predicted.
+    It is a class and the probabilities of all classes; or the labels that a node has, separated by | (and
+    | alone where it has none), and the probabilities of all labels; or the numbers that are predicted.
 
     A text that begins with =, +, -, @, a tab or a carriage return, and is no number, gets an apostrophe
     before it: spreadsheets would take it for a formula.
@@ -116,6 +116,10 @@ def predict(
         if all(own.fingerprint.matches(graph) for own in found.runs):  # their own graph, wherever it lies
             moved = [replace(own, config=own.config.replace(data=data)) for own in found.runs]
             found, graph = replace(found, runs=moved), None
+        else:
+            graph, notes = found.runs[0].matched(graph)  # the runs of one training have the same features
+            for note in notes:
+                say(note)
     answers = found.predict(graph, number)
     graph = found.runs[0].data if graph is None else graph
     ids = graph.get("node_ids") or range(len(answers))
@@ -133,14 +137,17 @@ def predict(
 
 def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], list[list[str]]]:
     """Headings, and the cells of every node below them."""
-    cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
+    from ..data.labels import SEPARATOR
+
     if task == "regression":
-        return names, cells
+        return names, [[repr(value) for value in row] for row in answers.tolist()]
+    cells = [[f"{value:.6g}" for value in row] for row in answers.tolist()]
     chances = [f"p_{name}" for name in names]
     if task == "classification":
         chosen = [names[k] for k in answers.argmax(-1).tolist()]
         return ["class", *chances], [[_cell(text), *row] for text, row in zip(chosen, cells, strict=True)]
-    texts = ["|".join(n for n, p in zip(names, row, strict=True) if p > 0.5) for row in answers.tolist()]
+    sets = [[n for n, p in zip(names, row, strict=True) if p > 0.5] for row in answers.tolist()]
+    texts = [SEPARATOR.join(own) or SEPARATOR for own in sets]  # an empty cell would be an unknown label
     return ["labels", *chances], [[_cell(text), *row] for text, row in zip(texts, cells, strict=True)]
 
 

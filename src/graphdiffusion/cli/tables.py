@@ -76,8 +76,8 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             if key == "calibration_error" and "uncalibrated_error" in own:
                 text += f" ({own['uncalibrated_error']:.4g} before calibration)"
             rows.append((name, text))
-    split = found["split"]
-    made = f"{found['members']} models" + (", trained on all labels" if found["refit"] else "")
+    split, members = found["split"], found["members"]
+    made = f"{members} model{'s' * (members > 1)}" + (", trained on all labels" if found["refit"] else "")
     return [
         *rows,
         (
@@ -91,11 +91,12 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _mean_figures(own: Mapping[str, Any], members: int) -> list[tuple[str, str]]:
-    """The main figures of the mean answer of several models."""
+    """The main figures of one model, or of the mean answer of several."""
     shown = [
         f"{name} {100 * own[key]:.2f}%" for key, name in _FIGURES.items() if key in own and key in _SHARES
     ]
-    return [(f"mean of {members} models", ", ".join(shown))] if shown else []
+    name = "figures" if members == 1 else f"mean of {members} models"
+    return [(name, ", ".join(shown))] if shown else []
 
 
 def _part(own: Mapping[str, Any]) -> str:

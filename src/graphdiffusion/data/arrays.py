@@ -24,7 +24,7 @@ def load_arrays(
     """The arrays of an .npz file, all of them or those that are `wanted`; pickled objects are refused.
 
     The sizes of all arrays are known from the archive's directory, and are checked before one is read;
-    zipfile reads no more than they say. They must fit into memory, and into `limit` bytes if it is given.
+    zipfile reads no more than these. They must fit into memory, and into `limit` bytes if it is given.
     """
     try:
         check_memory(path.stat().st_size, path.name)
@@ -80,7 +80,7 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: str) -> 
 
 
 def _check_header(file: IO[bytes], size: int, what: str) -> None:
-    """The header of an array of `size` bytes: it claims just what follows it."""
+    """Check the header of an array of `size` bytes: shape and type are those of the bytes that follow."""
     version = npy.read_magic(file)
     if version not in _HEADERS:
         raise DataError(f"{what} has the version {version} of the format .npy; save it with numpy.save")
@@ -92,8 +92,8 @@ def _check_header(file: IO[bytes], size: int, what: str) -> None:
     claimed, held = math.prod(shape) * dtype.itemsize, size - file.tell()
     if claimed != held:
         raise DataError(
-            f"{what} claims {dtype} of shape {shape}, which is {claimed:,} bytes, but {held:,} follow; "
-            "the file is damaged: save it again"
+            f"{what} has a header for {dtype} of shape {shape}, which is {claimed:,} bytes, but {held:,} "
+            "follow; the file is damaged: save it again"
         )
 
 
@@ -182,8 +182,8 @@ def scipy_matrix(path: Path, arrays: dict[str, NDArray]) -> Any:
             f"{path.name}: expected a matrix of numbers, got {matrix.dtype} of shape {matrix.shape}"
         )
     entries = sum(array.size for array in arrays.values())
-    check_claim(max(matrix.shape), entries, f"{path.name} claims a matrix of the shape {matrix.shape}")
-    # scipy knows no float16, and duplicates of small integers overflow when they are added up
+    check_claim(max(matrix.shape), entries, f"{path.name} holds a matrix of the shape {matrix.shape}")
+    # scipy has no float16, and duplicates of small integers overflow when they are added up
     return matrix if matrix.dtype == bool else matrix.astype(np.float64)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphdiffusion.data.labels import Targets, check_whole_rows, default_names, note_few
+from graphdiffusion.data.labels import Targets, check_whole_rows, default_names, note_few, note_truth
 from graphdiffusion.data.targets import Task
 from graphdiffusion.errors import DataError
 
@@ -33,6 +33,8 @@ def array_targets(
     if task == "auto" and values.shape[1] > 1:
         truth = bool(((values == 0) | (values == 1) | (values != values)).all())
         task = "multilabel" if truth else "regression"
+        if truth:
+            note_truth(file, notes)
     elif task == "auto":
         task = "classification" if whole else "regression"
         if not whole and bool((np.isnan(values) | (values == np.floor(values))).all()):
@@ -46,21 +48,23 @@ def array_targets(
         return _array_classes(values[:, 0], class_names, file, notes)
     names = list(target_names or default_names(values.shape[1]))
     if len(names) != values.shape[1]:
-        raise DataError(f"{file}: there are {len(names)} target_names for {values.shape[1]} targets")
+        raise DataError(
+            f"{file}: target_names must be {values.shape[1]}, one for each target, got {len(names)}"
+        )
     if task == "regression" and values.dtype.kind == "i" and (values == -1).any():
         notes.append(f"{file}: y holds -1, which is taken as a number; NaN marks a node without a number")
     with np.errstate(over="ignore"):
-        numbers = values.astype(np.float32)
+        numbers = values.astype(np.float64)
     unknown = np.isnan(numbers)
     check_whole_rows(unknown, names, lambda i: f"{file}, node {i}")
-    wrong = ~(np.isfinite(numbers) | unknown)
+    wrong = np.abs(numbers) > np.finfo(np.float32).max
     if task == "multilabel":
         wrong |= ~(unknown | (numbers == 0) | (numbers == 1))
     if wrong.any():
         i, k = (int(v) for v in np.argwhere(wrong)[0])
         expected = "0 or 1" if task == "multilabel" else "a finite float32 number"
         raise DataError(f"{file}, node {i}: {names[k]} is {values[i, k]}, not {expected}")
-    return Targets(task, numbers, names)
+    return Targets(task, numbers if task == "regression" else numbers.astype(np.float32), names)
 
 
 def _array_classes(y: NDArray, given: Sequence[str] | None, file: str, notes: list[str]) -> Targets:

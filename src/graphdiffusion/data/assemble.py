@@ -29,6 +29,8 @@ def join(
     data = assemble(places, edges.weight, x, node_ids, edges.where, edges.file, directed, notes)
     if features is not None and features.names is not None:
         data.feature_names = features.names
+        if not features.whole:
+            data.absent_is_zero = True
     if labels is not None:
         rows = _positions([labels.ids], index, labels.where, owner)[0]
         if features is None:
@@ -41,7 +43,7 @@ def join(
 def _note_unconnected(
     ends: NDArray[np.int64], rows: NDArray[np.int64], edges: Edges, labels: Labels, notes: list[str]
 ) -> None:
-    """Without features, labels of nodes without an edge tell nothing: ids may be written in two ways."""
+    """Without features, labels of nodes without an edge are of no use: ids may be written in two ways."""
     if ends.size and rows.size and not np.isin(rows, ends).any():
         notes.append(
             f"no node of {labels.file} has an edge, and nothing can be learnt: {edges.file} names nodes as "
@@ -72,7 +74,8 @@ def _rows(
         return features.x
     missing = len(index) - len(features.ids)
     if missing:
-        notes.append(f"{features.file}: {missing:,} nodes have no row there; their features are zero")
+        nodes = "node has no row there; its" if missing == 1 else "nodes have no row there; their"
+        notes.append(f"{features.file}: {missing:,} {nodes} features are zero")
     x = sp.coo_matrix(features.x)
     places = np.array([index[node] for node in features.ids], dtype=np.int64)
     return sp.csr_matrix((x.data, (places[x.row], x.col)), shape=(len(index), x.shape[1]))
@@ -124,6 +127,7 @@ def assemble(
     data.node_ids = node_ids
     if x is None:
         data.feature_names = node_ids  # so that another graph is matched by its nodes
+        data.absent_is_zero = True
     return data
 
 
@@ -139,7 +143,7 @@ def add_labels(
     else:
         del data.class_names
         data.target_names = targets.names
-        y = np.full((n, len(targets.names)), np.nan, dtype=np.float32)
+        y = np.full((n, len(targets.names)), np.nan, dtype=targets.y.dtype)
     y[rows] = targets.y
     data.y = torch.from_numpy(y)
     if parts is None:

@@ -55,7 +55,9 @@ def _check_features(data: Data) -> int:
         raise DataError("data.x holds NaN or infinity; replace them, for instance by nan_to_num")
     names = data.get("feature_names")
     if names is not None and len(names) != x.size(1):
-        raise DataError(f"data.feature_names has {len(names)} entries for {x.size(1)} features")
+        raise DataError(
+            f"data.feature_names must have {x.size(1)} entries, one for each feature, got {len(names)}"
+        )
     return x.size(0)
 
 
@@ -90,7 +92,7 @@ def _check_targets(data: Data, n: int) -> None:
         _check_numbers(data, y, n, task)
     ids = data.get("node_ids")
     if ids is not None and len(ids) != n:
-        raise DataError(f"data.node_ids has {len(ids)} entries for {n} nodes")
+        raise DataError(f"data.node_ids must have {n} entries, one for each node, got {len(ids)}")
 
 
 def _check_form(y: torch.Tensor, n: int) -> None:
@@ -120,12 +122,14 @@ def _check_numbers(data: Data, y: torch.Tensor, n: int, task: str) -> None:
     shaped = y.shape[:1] == (n,) and (y.dim() == 2 or (y.dim() == 1 and task == "regression")) and y.numel()
     if not shaped or not (y.is_floating_point() or boolean):
         raise DataError(
-            f"data.y must be floating point of shape ({n}, k) for {task}, got {_is(y)}; use data.y.float()"
+            f"data.y must be floating point of shape ({n}, k) for {task}, got {_is(y)}; use data.y.double()"
         )
     columns = 1 if y.dim() == 1 else y.size(1)
     names = data.get("target_names")
     if names is not None and len(names) != columns:
-        raise DataError(f"data.target_names has {len(names)} entries for {columns} targets")
+        raise DataError(
+            f"data.target_names must have {columns} entries, one for each target, got {len(names)}"
+        )
     if boolean:
         return
     if bool(y.float().isinf().any()):

@@ -169,20 +169,9 @@ def _listed(table: Table, columns: Sequence[int] | range) -> str:
 def _two_or_three(table: Table) -> int:
     """The number of columns of a table without a header."""
     if table.width not in (2, 3):
+        spaces = any(" " in table.texts(k).cell(0) for k in table.columns)
         raise DataError(
-            f"{table.where(0)}: expected 2 or 3 columns, found {table.width}{_separator_hint(table)}"
+            f"{table.where(0)}: expected 2 or 3 columns, found {table.width}"
+            + ("; the row holds spaces: separate the columns by commas" if spaces else "")
         )
     return table.width
-
-
-def _separator_hint(table: Table) -> str:
-    """What seems to separate the cells of a row instead."""
-    text = "".join(table.texts(k).cell(0) for k in table.columns)
-    if table.name.lower().endswith(".tsv"):
-        return "; the row holds commas: name a comma-separated file .csv" if "," in text else ""
-    if "\t" in text:
-        return "; the row holds tabs: name a tab-separated file .tsv"
-    for mark, name in ((";", "semicolons"), (" ", "spaces")):
-        if mark in text:
-            return f"; the row holds {name}: separate the columns by commas"
-    return ""

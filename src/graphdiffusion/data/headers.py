@@ -19,7 +19,7 @@ from graphdiffusion.data.columns import (
     lower,
 )
 from graphdiffusion.data.labels import UNLABELLED
-from graphdiffusion.data.tables import Table, Texts, number
+from graphdiffusion.data.tables import Table, Texts
 from graphdiffusion.errors import DataError
 
 _INTEGER = re.compile(r"-?\d+")
@@ -92,7 +92,7 @@ def feature_header(table: Table, known: Known, notes: list[str]) -> Table:
         )
     ids = next(iter(table.columns))
     rest = [name for k, name in enumerate(names) if k not in table.columns]
-    words = bool(rest) and not any(name == "" or number(name) is not None for name in rest)
+    words = bool(rest) and not any(name == "" or table.number(name) is not None for name in rest)
     if words or names[ids] in (*ID_WORDS, *ID_IN_FRONT) or is_long(names):
         return table.with_header()
     if table.rows and _first_is_no_integer(table, [ids]):
@@ -140,9 +140,9 @@ def _only_first_is_no_number(table: Table, k: int) -> bool:
     """Numbers in every row but the first, cells without a value apart."""
     first = (table.first or [])[k]
     values = [value for value in table.texts(k).values if value.lower() not in UNLABELLED]
-    if number(first) is not None or first.lower() in UNLABELLED or not values:
+    if table.number(first) is not None or first.lower() in UNLABELLED or not values:
         return False
-    return all(number(value) is not None for value in values)
+    return all(table.number(value) is not None for value in values)
 
 
 def _first_is_no_integer(table: Table, columns: Sequence[int]) -> bool:

@@ -28,7 +28,7 @@ from graphdiffusion.data.columns import edge_columns, feature_columns, feature_t
 from graphdiffusion.data.foreign import reason
 from graphdiffusion.data.frames import is_frame, read_frame, read_parquet
 from graphdiffusion.data.headers import Known, edge_header, feature_header, label_header
-from graphdiffusion.data.labels import Targets, default_names, splits_of, table_targets
+from graphdiffusion.data.labels import Targets, default_names, splits_of, table_targets, with_points
 from graphdiffusion.data.limits import check_graph
 from graphdiffusion.data.longformat import as_wide, read_long
 from graphdiffusion.data.tables import Table, TextColumns, Texts, written
@@ -81,13 +81,13 @@ class Labels:
     file: str
 
 
-def open_edges(source: Any) -> Table | Edges:
+def open_edges(source: Any, notes: list[str]) -> Table | Edges:
     """A table, whose header is not known yet, or the edges of an array."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         if require_file(path, EDGE_FILES) == ".npz":
             return _edges_of_file(path)
-        return _read_table(path, lambda _: _ALL)
+        return _read_table(path, lambda _: _ALL, notes)
     if is_frame(source):
         return read_frame(source, "edges", lambda _: _ALL)
     if sp.issparse(source):
@@ -118,7 +118,7 @@ def read_features(source: Any, known: Known, notes: list[str]) -> Features:
         if suffix in (".npy", ".npz"):
             stored, listed = feature_array(path, suffix)
             return _features_of_array(stored, listed, path.name)
-        table = _read_table(path, feature_texts)
+        table = _read_table(path, feature_texts, notes)
     elif is_frame(source):
         table = read_frame(source, "features", feature_texts)
     else:
@@ -142,11 +142,11 @@ def read_features(source: Any, known: Known, notes: list[str]) -> Features:
     return Features([ids.values[k] for k in ids.codes.tolist()], x, table.name, names)
 
 
-def open_labels(source: Any) -> Table | NDArray:
+def open_labels(source: Any, notes: list[str]) -> Table | NDArray:
     """A table, whose header is not known yet, or an array."""
     if isinstance(source, str | os.PathLike):
         require_file(Path(source), LABEL_FILES)
-        return _read_table(Path(source), lambda _: _ALL)
+        return _read_table(Path(source), lambda _: _ALL, notes)
     if is_frame(source):
         return read_frame(source, "labels", lambda _: _ALL)
     return _array(source, "labels", "(nodes,) or (nodes, targets)")
@@ -164,7 +164,10 @@ def labels_of(opened: Table | NDArray, known: Known, task: Task, notes: list[str
     ids = table.ids(column)
     _check_unique(ids, table.where)
     names = [table.header[k] for k in labels] if table.header else default_names(len(labels))
-    targets = table_targets([table.texts(k) for k in labels], names, task, table.where, table.name, notes)
+    columns = [table.texts(k) for k in labels]
+    if table.decimal_comma:
+        columns = [with_points(column, table.name) for column in columns]
+    targets = table_targets(columns, names, task, table.where, table.name, notes)
     parts = None
     if splits:
         parts = splits_of([table.texts(k) for k in splits], targets.known, ids, table.where)
@@ -181,8 +184,10 @@ def require_file(path: Path, suffixes: tuple[str, ...]) -> str:
     return suffix
 
 
-def _read_table(path: Path, text_columns: TextColumns) -> Table:
-    return (read_parquet if path.suffix.lower() == ".parquet" else read_text)(path, text_columns)
+def _read_table(path: Path, text_columns: TextColumns, notes: list[str]) -> Table:
+    if path.suffix.lower() == ".parquet":
+        return read_parquet(path, text_columns)
+    return read_text(path, text_columns, notes)
 
 
 def _array(source: Any, name: str, shape: str) -> NDArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphdiffusion.data.limits import check_memory
-from graphdiffusion.data.tables import Texts, number, sorted_names
+from graphdiffusion.data.tables import Texts, number, refuse_mixed, sorted_names
 from graphdiffusion.data.targets import Task
 from graphdiffusion.errors import DataError
 
@@ -22,7 +22,10 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True)
 class Targets:
-    """`y` is (rows,) int64 for classification, else (rows, k) float32; `names` of classes or targets."""
+    """`y` holds classes (rows,) int64, numbers (rows, k) float64 or labels (rows, k) float32.
+
+    `names` are those of the classes or targets.
+    """
 
     task: str
     y: NDArray
@@ -67,9 +70,11 @@ def table_targets(
         )
     truth = [_values(column, _TRUTH.get) for column in columns]
     is_truth = not any((np.isnan(values) & ~unlabelled).any() for values in truth)
+    if task == "auto" and is_truth:
+        note_truth(file, notes)
     if task == "multilabel" or (task == "auto" and is_truth):
         _refuse_first(truth, columns, unlabelled, names, where, "is neither 0 nor 1, true nor false")
-        return Targets("multilabel", _stacked(truth, unlabelled), list(names))
+        return Targets("multilabel", _stacked(truth, unlabelled).astype(np.float32), list(names))
     numbers = [_values(column, _finite) for column in columns]
     _refuse_first(
         numbers, columns, unlabelled, names, where,
@@ -77,6 +82,18 @@ def table_targets(
         if len(columns) > 1 else "is not a finite float32 number",
     )  # fmt: skip
     return Targets("regression", _stacked(numbers, unlabelled), list(names))
+
+
+def with_points(column: Texts, file: str) -> Texts:
+    """Labels with a decimal comma, written with a point, if all labels of the column are numbers."""
+    points = [value.replace(",", ".") for value in column.values]
+    if points == column.values or any(
+        number(value) is None and value.lower() not in UNLABELLED for value in points
+    ):
+        return column
+    if any("." in value for value in column.values):
+        refuse_mixed(file)
+    return Texts.of(column.codes, points)
 
 
 def splits_of(
@@ -107,7 +124,7 @@ def splits_of(
 def _finite(text: str) -> float | None:
     """The number that a text holds, None if there is none or if it is infinite as float32."""
     value = number(text)
-    return value if value is not None and abs(value) <= np.finfo(np.float32).max else None
+    return value if value is not None and abs(value) <= float(np.finfo(np.float32).max) else None
 
 
 def default_names(count: int) -> list[str]:
@@ -178,7 +195,8 @@ def _classes(column: Texts, unlabelled: NDArray[np.bool_], file: str, notes: lis
     if "-1" in names and others and all(name.isascii() and name.isdecimal() for name in others):
         unlabelled = unlabelled | (np.array(column.values) == "-1")[column.codes]
         count = int((np.array(column.values) == "-1")[column.codes].sum())
-        notes.append(f"{file}: {count:,} labels '-1' among class numbers are taken as unlabelled")
+        are = "label '-1' among class numbers is" if count == 1 else "labels '-1' among class numbers are"
+        notes.append(f"{file}: {count:,} {are} taken as unlabelled")
         names = others
     order = {name: k for k, name in enumerate(names)}
     numbers = np.array([order.get(value, -1) for value in column.values], dtype=np.int64)
@@ -186,6 +204,14 @@ def _classes(column: Texts, unlabelled: NDArray[np.bool_], file: str, notes: lis
         notes.append(f"{file}: 'none' is taken as a class; leave the cells of unlabelled nodes empty")
     note_few(names, file, notes)
     return Targets("classification", np.where(unlabelled, -1, numbers[column.codes]), names)
+
+
+def note_truth(file: str, notes: list[str]) -> None:
+    """Say how columns of 0 and 1 are taken: they may also be numbers, or one class written in columns."""
+    notes.append(
+        f"{file}: several columns of nothing but 0 and 1 are taken as several labels for a node; task "
+        "regression takes them as numbers, and classes are named in one column"
+    )
 
 
 def note_few(names: Sequence[str], file: str, notes: list[str]) -> None:
@@ -235,7 +261,7 @@ def _refuse_first(
         raise DataError(f"{where(i)}, column {names[k]!r}: {columns[k].cell(i)!r} {problem}")
 
 
-def _stacked(values: Sequence[NDArray[np.float64]], unlabelled: NDArray[np.bool_]) -> NDArray[np.float32]:
-    y = np.stack(values, axis=1).astype(np.float32)
+def _stacked(values: Sequence[NDArray[np.float64]], unlabelled: NDArray[np.bool_]) -> NDArray[np.float64]:
+    y = np.stack(values, axis=1)
     y[unlabelled] = np.nan
     return y

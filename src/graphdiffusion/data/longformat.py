@@ -5,7 +5,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphdiffusion.data.columns import lower
-from graphdiffusion.data.tables import Table, number, refuse_number, sorted_names
+from graphdiffusion.data.tables import Table, refuse_number, sorted_names
 from graphdiffusion.errors import DataError
 
 
@@ -18,7 +18,7 @@ def read_long(table: Table) -> tuple[list[str], sp.csr_matrix, list[str]] | None
     feature = lower(table.header or []).index("feature")
     column = next(k for k in table.columns if k != feature)
     ids, features = table.ids(column), table.texts(feature)
-    if np.unique(ids.codes).size == ids.codes.size and None not in map(number, features.values):
+    if np.unique(ids.codes).size == ids.codes.size and None not in map(table.number, features.values):
         return None
     if "" in features.values:
         i = int(np.argmax(features.codes == features.values.index("")))

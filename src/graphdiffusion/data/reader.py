@@ -63,19 +63,22 @@ def read_graph(
             for none; some cells have a name in common), are `"multilabel"`; everything else are classes,
             `"classification"`.
 
-    Columns are found by their names, in any order and case, and an unknown one is refused. A text file may
-    have no header: then columns are taken in the order above. Its first row is a header if it holds the
-    usual names (source, target, weight, id, label, split and some synonyms), or words where the other rows
-    hold numbers, or names that are no nodes. A table of the two features "feature" and "value" with one
-    row for each node is no long format.
+    Columns are found by their names, in any order and case, and an unknown one is refused. Those of a text
+    file are separated by commas, semicolons or tabs; where it is not commas, numbers may have a decimal
+    comma. A text file may have no header: then columns are taken in the order above. Its first row is a
+    header if it holds the usual names (source, target, weight, id, label, split and some synonyms), or
+    words where the other rows hold numbers, or names that are no nodes. A table of the two features
+    "feature" and "value" with one row for each node is no long format.
 
     Returns:
         `x` (n, F) float32, dense or sparse CSR; `edge_index` (2, E) int64, sorted, without
         duplicates; `edge_weight` (E,) float32 if given; `task`; `y`, of classes (n,) int64 with -1 for
-        unlabelled, else (n, k) float32 with rows of NaN; `class_names` (sorted) or `target_names`;
-        `train_mask`, `val_mask`, `test_mask` bool, (n,) or (n, splits), if a split is given; `node_ids`
-        and, if the source names them, `feature_names` as lists of str; `name`; `notes`, sentences on
-        what was assumed or left out, if there are any.
+        unlabelled, else (n, k) with rows of NaN, float64 for numbers and float32 for several labels;
+        `class_names` (sorted) or `target_names`; `train_mask`, `val_mask`, `test_mask` bool, (n,) or
+        (n, splits), if a split is given; `node_ids` and, if the source names them, `feature_names` as lists
+        of str; `absent_is_zero`, true where a feature of another name is zero at every node (in the long
+        format, and without features); `name`; `notes`, sentences on what was assumed or left out, if there
+        are any.
         Nodes are in the order of the features, else sorted by id.
 
     Raises:
@@ -83,8 +86,8 @@ def read_graph(
     """
     check_task(task)
     notes: list[str] = []
-    opened = open_edges(edges)
-    opened_labels = None if labels is None else open_labels(labels)
+    opened = open_edges(edges, notes)
+    opened_labels = None if labels is None else open_labels(labels, notes)
     found = None
     known = Known(lambda: _ids_of(opened_labels, 1), all=False)
     if features is not None:

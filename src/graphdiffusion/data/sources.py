@@ -55,7 +55,7 @@ def read_arxiv(raw: Path) -> Data:
             "install it with: pip install ogb"
         ) from error
     _check_unpacked(sorted(raw.glob("*.csv.gz")))
-    # ogb reports its progress on standard output, which belongs to our caller.
+    # ogb prints its progress on standard output, where the results of a command go.
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         graph = read_csv_graph_raw(str(raw), additional_node_files=["node_year"])[0]
     labels = pd.read_csv(raw / "node-label.csv.gz", header=None).to_numpy().ravel()

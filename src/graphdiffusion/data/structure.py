@@ -39,13 +39,16 @@ def tidy_edges(
     if not directed:
         source, target = np.concatenate([source, target]), np.concatenate([target, source])
         weight = None if weight is None else np.concatenate([weight, weight])
-    keys = source * num_nodes + target
-    _, first = np.unique(keys, return_index=True)
-    first = first[source[first] != target[first]]
-    edges = torch.from_numpy(np.stack([source[first], target[first]]))
+    proper = source != target
+    keys = (source * num_nodes + target)[proper]
     if weight is None:
-        return edges, None
-    return edges, torch.from_numpy(weight[first].astype(np.float32))
+        keys.sort()  # several times faster than np.unique
+        keys = keys[np.diff(keys, prepend=-1) > 0]
+    else:
+        keys, first = np.unique(keys, return_index=True)
+        weight = weight[proper][first].astype(np.float32)
+    edges = torch.from_numpy(np.stack(np.divmod(keys, max(1, num_nodes))))
+    return edges, None if weight is None else torch.from_numpy(weight)
 
 
 def feature_tensor(x: Any) -> Tensor:
@@ -63,7 +66,7 @@ def feature_tensor(x: Any) -> Tensor:
 def csr_tensor(matrix: sp.csr_matrix) -> Tensor:
     """A scipy CSR matrix as a torch sparse CSR tensor with int64 indices."""
     with warnings.catch_warnings():
-        # torch tells every process once that CSR is in beta; a user can do nothing about it.
+        # torch warns once in each process that CSR is in beta; a user can do nothing about it.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
             # copies: `from_numpy` gives an empty array the stride 0, which torch refuses as indices
@@ -84,12 +87,15 @@ def select_rows(x: Tensor, rows: NDArray[np.int64]) -> Tensor:
 
 
 def select_columns(x: Tensor, columns: list[int]) -> Tensor:
-    """`x[:, columns]` for a dense tensor or a sparse one, which becomes CSR."""
+    """`x[:, columns]` for a dense tensor or a sparse one, which becomes CSR; zeros where a column is -1."""
     if x.layout == torch.strided:
-        return x[:, columns]
+        found = x[:, columns]
+        found[:, torch.tensor(columns, device=x.device) < 0] = 0
+        return found
     rows = (x if x.layout == torch.sparse_csr else x.coalesce().to_sparse_csr()).cpu()
     parts = (rows.values().numpy(), rows.col_indices().numpy(), rows.crow_indices().numpy())
-    chosen = sp.csr_matrix(parts, shape=tuple(x.shape))[:, columns]
+    # one column more, which is empty: it is the last one, so that -1 names it
+    chosen = sp.csr_matrix(parts, shape=(x.shape[0], x.shape[1] + 1))[:, columns]
     chosen.sort_indices()
     return csr_tensor(chosen)
 

@@ -56,7 +56,8 @@ class Table:
 
     `header` are the names of the columns, None where there are none. `first` is the first row of a text
     file as long as it is not known whether it is a header: it is not among the rows. `place` gives the
-    number of a row in an error message.
+    number of a row in an error message. `decimal_comma` says that 0,5 is a number, because commas do not
+    separate the columns.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Table:
     header: list[str] | None = None
     first: list[str] | None = None
     place: Callable[[int], Any] = lambda i: i + 1
+    decimal_comma: bool = False
 
     def where(self, i: int) -> str:
         """`"edges.csv, line 17"` for row i, -1 for the first row of a text file that is kept apart."""
@@ -96,11 +98,17 @@ class Table:
         column = self.columns[k]
         if not isinstance(column, Texts):
             return column.astype(np.float64)
-        found = [number(value) for value in column.values]
+        found = [self.number(value) for value in column.values]
+        if self.decimal_comma and all(any(mark in value for value in column.values) for mark in ",."):
+            refuse_mixed(self.name)
         if None in found:
             i = int(np.argmax(np.array([value is None for value in found])[column.codes]))
             raise DataError(f"{self.where(i)}, {self.label(k)}: {column.cell(i)!r} is not a number")
         return np.array(found, dtype=np.float64)[column.codes]
+
+    def number(self, text: str) -> float | None:
+        """The number that a cell holds, or None."""
+        return number(text, self.decimal_comma)
 
     def with_header(self) -> "Table":
         """The first row names the columns."""
@@ -120,7 +128,8 @@ class Table:
         rest = [k for k in range(self.width) if k not in columns]
         place = self.place
         table = replace(self, rows=self.rows + 1, columns=columns, first=None, place=lambda i: place(i - 1))
-        row = parse([first[k] for k in rest], rest, lambda i, k: f"{table.where(i)}, {table.label(k)}")
+        cells = [first[k] for k in rest]
+        row = parse(cells, rest, lambda i, k: f"{table.where(i)}, {table.label(k)}", self.decimal_comma)
         return replace(table, x=np.concatenate([row, self.x]))
 
 
@@ -128,8 +137,9 @@ def column_label(k: int, name: str) -> str:
     return f"column {k + 1} ({name!r})" if name else f"column {k + 1}"
 
 
-def number(text: str) -> float | None:
+def number(text: str, decimal_comma: bool = False) -> float | None:
     """The number that a text holds, or None; underscores and digits of other scripts are none."""
+    text = text.replace(",", ".") if decimal_comma else text
     try:
         return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
@@ -140,12 +150,15 @@ def sorted_names(names: Iterable[str]) -> list[str]:
     """Sorted as numbers if all are plain ones, so that 2 comes before 10; as text otherwise."""
     names = list(names)
     if all(name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0") for name in names):
-        return sorted(names, key=lambda name: (len(name), name))  # of any length; int() takes 4300 digits
+        return sorted(sorted(names), key=len)  # numbers of any length; int() takes 4300 digits
     return sorted(names)
 
 
 def parse(
-    cells: list[str], columns: Sequence[int], where: Callable[[int, int], str]
+    cells: list[str],
+    columns: Sequence[int],
+    where: Callable[[int, int], str],
+    decimal_comma: bool = False,
 ) -> NDArray[np.float32]:
     """Cells, row after row, as finite numbers (rows, columns); `where(i, k)` names row i, column k."""
 
@@ -157,9 +170,11 @@ def parse(
     try:
         if not joined.isascii() or "_" in joined:  # float() takes both
             raise ValueError
-        values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+        commas = decimal_comma and "," in joined
+        texts = (cell.replace(",", ".") for cell in cells) if commas else cells
+        values = np.fromiter(map(float, texts), dtype=np.float64, count=len(cells))
     except ValueError:
-        refuse(next(k for k, cell in enumerate(cells) if number(cell) is None))
+        refuse(next(k for k, cell in enumerate(cells) if number(cell, decimal_comma) is None))
     with np.errstate(over="ignore"):
         x = values.astype(np.float32)
     finite = np.isfinite(x)
@@ -179,6 +194,13 @@ def refuse_number(cell: str, where: str) -> NoReturn:
             "for instance with pandas.get_dummies, or leave it out"
         )
     raise DataError(f"{where}: {cell!r} is not a finite float32 number")
+
+
+def refuse_mixed(file: str) -> NoReturn:
+    """Say that 1.234 may be a fraction or more than a thousand."""
+    raise DataError(
+        f"{file}: some numbers have a decimal comma and others a point; write all of them with a point"
+    )
 
 
 def _with(cell: str, column: Texts) -> Texts:

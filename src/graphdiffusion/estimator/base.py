@@ -146,7 +146,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         """The graph of the training with its labels."""
         return self.ensemble_.runs[0].data
 
-    def _answers(self, X: Any) -> NDArray[np.float32]:
+    def _answers(self, X: Any) -> NDArray:
         """Probabilities or numbers for nodes, or for all nodes of a graph."""
         check_is_fitted(self)
         if not is_graph(X):
@@ -162,7 +162,7 @@ class NodeEstimator(BaseEstimator):  # type: ignore[misc]
         scored = labelled(data).cpu()
         if (test := data.get("test_mask")) is not None:
             scored = scored & test.cpu().reshape(len(test), -1).any(dim=1)
-        known = found_again(self.trained_nodes_, self._data, data)
+        known = found_again(self.trained_nodes_, self._data, self.ensemble_.runs[0].matched(data)[0])
         nodes = np.setdiff1d(scored.nonzero().flatten().numpy(), known)
         if not len(nodes):
             raise DataError(

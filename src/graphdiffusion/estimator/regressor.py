@@ -53,7 +53,7 @@ class GRANDRegressor(NodeEstimator, RegressorMixin, BaseEstimator):  # type: ign
         largest = np.abs(labels.astype(np.float64)).max()
         if largest > np.finfo(np.float32).max:
             raise DataError(f"y must be finite in float32, got {largest:g}: give it in other units.")
-        return torch.from_numpy(labels.astype(np.float32)), {"task": "regression", "target_names": names}
+        return torch.from_numpy(labels.astype(np.float64)), {"task": "regression", "target_names": names}
 
     def _decoded(self, answers: NDArray) -> NDArray:
         found = answers.astype(np.float64)

@@ -51,7 +51,9 @@ def _classes(names: list[str], wanted: NDArray, found: NDArray) -> dict[str, Any
         for name, p, r, f, s in columns
     ]
     result["reliability"] = reliability(wanted, found)
-    result["confusion"] = metrics.confusion_matrix(wanted, chosen, labels=classes).tolist()
+    # scikit-learn's warns of a single class
+    pairs = np.bincount(wanted * len(names) + chosen, minlength=len(names) ** 2)
+    result["confusion"] = pairs.reshape(len(names), len(names)).tolist()
     return result
 
 

@@ -16,7 +16,7 @@ from ..errors import ConfigError, DataError
 from .config import Config
 from .storage import MEND, digest, read_json, tensor_digest, write_json
 
-FORMAT = 4  # of run folders; raise it when older ones can no longer be read
+FORMAT = 5  # of run folders; raise it when older ones can no longer be read
 
 # parts of the data, as messages name them, and the attributes that hold them
 _PARTS = {

@@ -155,7 +155,7 @@ def _member_config(config: Config, member: Member) -> Config:
 
 
 def build_graph(config: Config, data: Data) -> Graph:
-    """The graph that a model of this configuration works on: rewired if so wished, with self-loops."""
+    """The graph of the models of a configuration: rewired if it is configured, with self-loops."""
     if config.rewire != "none":
         how: dict[str, Any] = {"method": config.rewire, "top_k": config.rewire_k}
         how |= {"alpha": config.rewire_alpha} if config.rewire == "ppr" else {"t": config.rewire_t}
@@ -166,8 +166,8 @@ def build_graph(config: Config, data: Data) -> Graph:
 def split_kind(config: Config, data: Data) -> str:
     """How the labels are split: ``config.split``, with ``auto`` settled by the data.
 
-    A data set of the paper is split as there, by its masks where it says so. A user's own graph is split by
-    the masks that it carries, else by shares of its labels; few labels are cross-validated.
+    A data set of the paper is split as there, by its masks where the paper does so. A user's own graph is
+    split by its masks if it has some, else by shares of its labels; few labels are cross-validated.
     """
     if config.split != "auto":
         return config.split
@@ -187,9 +187,7 @@ def splits_of(config: Config, data: Data) -> int:
     if kind == "given":
         carried = number_of_splits(data)
         if config.splits > carried > 0:
-            raise DataError(
-                f"{config.splits} splits are wanted, and the data carries {carried}: take fewer."
-            )
+            raise DataError(f"splits is {config.splits}, but the data has {carried}: take fewer.")
         return config.splits or max(1, carried)
     several = {"random": RANDOM_SPLITS, "shares": FOLDS["apart"], "folds": FOLDS["turns"]}
     return config.splits or several[kind]
@@ -278,5 +276,5 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device cuda was asked for, but torch sees no GPU; take device cpu or auto.")
+        raise ConfigError("device is cuda, but torch finds no GPU here: take device cpu or auto.")
     return torch.device(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import warnings
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
@@ -15,8 +16,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..data import check_data
-from ..data.structure import select_columns
-from ..errors import ArgumentError, DataError
+from ..data.matching import match_features
+from ..errors import ArgumentError, DataError, FeaturesWarning
 from ..nn import Model, as_features
 from ..nn.scaling import PREFIX, Scaling
 from .answers import COLDEST, HOTTEST
@@ -118,15 +119,21 @@ class Run:
     def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:
         """Probabilities ``(n, classes)`` of every node of a graph, or the numbers that are predicted.
 
+        Probabilities are float32, numbers float64.
+
         Args:
-            data: Any graph with the features of the training, in any order if both name them; labels are
-                not looked at. By default the graph of the run, where a model that was trained with label
-                features sees those of its training nodes; elsewhere it sees none.
+            data: Any graph with the features of the training; where both name them they are found by their
+                names, see :meth:`matched`. Labels are not used. By default the graph of the run, where a
+                model that was trained with label features takes those of its training nodes; elsewhere it
+                takes none.
             member: One member; by default the mean over all of them.
         """
-        bare = unlabelled(self.data if data is None else data)
-        if data is not None:
-            bare.x = self._features(bare)
+        if data is None:
+            bare = unlabelled(self.data)
+        else:
+            bare, notes = self.matched(data)
+            for note in notes:
+                warnings.warn(note, FeaturesWarning, stacklevel=3)  # of no_grad, too
         graph = build_graph(self.config, bare).to(self._device)
         x = self.scaling(as_features(bare.x)).to(self._device)
         chosen = self.results if member is None else [self._result(member)]
@@ -135,7 +142,26 @@ class Run:
             model, statistics = self.model(result.number), self._statistics(result)
             output = model(x, graph, **self._labels(result, model, None if data is None else x.shape[-2]))
             total += self._task.answers(output, statistics, self.temperature)
-        return (total / len(chosen)).float().cpu()
+        return (total / len(chosen)).to(self.task.dtype).cpu()
+
+    def matched(self, data: Data) -> tuple[Data, list[str]]:
+        """A graph alone, with the features of the training in their order, and notes on what differs.
+
+        Where both graphs name their features, they are found by their names: others are left out, and a
+        missing one is refused, or zero where the graph lists only what is not zero (the long format).
+        """
+        bare = unlabelled(data)
+        if self.feature_names is not None and bare.get("feature_names") is not None:
+            bare.x, notes = match_features(bare, self.feature_names)
+            bare.feature_names = self.feature_names
+            return bare, notes
+        if bare.x.shape[1] != self.in_channels:
+            name = data.get("name") or "the graph"
+            raise DataError(
+                f"the models take {self.in_channels} features a node, but {name} has {bare.x.shape[1]}: "
+                "predict on a graph with the features of the training."
+            )
+        return bare, []
 
     @property
     def _task(self) -> Task:
@@ -150,27 +176,6 @@ class Run:
             for name, value in own.items()
             if name.startswith(TASK)
         }
-
-    def _features(self, data: Data) -> Tensor:
-        """The features of a graph in the order of the training, by their names where both have them."""
-        name = data.get("name") or "the graph"
-        if data.x.shape[1] != self.in_channels:
-            raise DataError(
-                f"the models take {self.in_channels} features a node, but {name} has {data.x.shape[1]}: "
-                "predict on a graph with the features of the training."
-            )
-        own, found = self.feature_names, data.get("feature_names")
-        if own is None or found is None or own == list(found):
-            return data.x
-        place = {feature: k for k, feature in enumerate(found)}
-        for feature in own:
-            if feature not in place or found.count(feature) > 1:
-                times = "none" if feature not in place else "several"
-                raise DataError(
-                    f"the training has a feature {feature!r}, and {name} has {times} of that name: predict "
-                    "on a graph with the features of the training."
-                )
-        return select_columns(data.x, [place[feature] for feature in own])
 
     def _labels(self, result: Result, model: Model, nodes: int | None) -> dict[str, Tensor]:
         """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
@@ -291,7 +296,10 @@ def unlabelled(data: Data) -> Data:
     """The graph alone, checked: features, edges, weights, ids and names, without labels and masks."""
     if not isinstance(data, Data):
         raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
-    kept = ("x", "feature_names", "edge_index", "edge_weight", "edge_attr", "node_ids", "name")
+    kept = (
+        "x", "feature_names", "absent_is_zero", "edge_index", "edge_weight", "edge_attr", "node_ids",
+        "name",
+    )  # fmt: skip
     bare = Data(**{key: data[key] for key in kept if data.get(key) is not None})
     if isinstance(bare.get("x"), Tensor):
         bare.y = torch.full((bare.x.shape[0],), -1)

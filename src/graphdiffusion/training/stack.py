@@ -19,12 +19,12 @@ log = logging.getLogger("graphdiffusion")
 
 State = Mapping[str, Tensor]
 
-# whether a model takes members, where it does not say so itself: by its class and options
+# whether a model takes members, where its class does not declare it: by its class and options
 _found: dict[Hashable, bool] = {}
 
 
 class _Face(nn.Module):
-    """The methods of a model for ``functional_call``, which knows only ``forward``."""
+    """The methods of a model for ``functional_call``, which calls only ``forward``."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Stack:
     Args:
         models: One for each member, alike but for the values of their tensors.
         device: Where the stacked tensors go.
-        identity: Class and options of the models: what was found out about one holds for its like.
+        identity: Class and options of the models: what was found for one holds for all with the same.
 
     Attributes:
         model: The computation; its own parameters are never used.
@@ -107,14 +107,14 @@ class Stack:
                 home[name] = value.detach()[members].requires_grad_(value.requires_grad)
 
     def takes_members(self) -> bool | None:
-        """Whether members are run together; ``None`` where it has not been found out yet."""
+        """Whether members are run together; ``None`` where it is not known yet."""
         return self.model.members if self.model.members is not None else _found.get(self.identity)
 
     def _together(self, state: State, x: Features, graph: Any, key: Tensor, more: dict[str, Any]) -> bool:
         known = self.takes_members()
         if known is not None:
             return known
-        if len(key) == 1:  # alone is always right
+        if len(key) == 1:  # a single member needs no check
             return False
         _found[self.identity] = fits = self._agrees(state, x, graph, key, more)
         if not fits:
@@ -124,7 +124,7 @@ class Stack:
 
     @torch.no_grad()
     def _agrees(self, state: State, x: Features, graph: Any, key: Tensor, more: dict[str, Any]) -> bool:
-        """Whether two members together give what each gives alone, with dropout at work."""
+        """Whether two members together give what each gives alone, with dropout."""
         mode = self.face.training
         self.face.train()
         try:

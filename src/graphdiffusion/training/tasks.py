@@ -42,10 +42,12 @@ class Task:
         percent: Whether it is shown in percent.
         outputs: Channels of the model's output.
         labelled: Nodes with a target, ``(n,)`` bool.
-        stored: Names of the statistics, each ``(P, outputs)``.
+        stored: Names of the statistics, each ``(P, outputs)`` float64.
+        dtype: Of the answers that are given out.
     """
 
     stored: ClassVar[tuple[str, ...]] = ()
+    dtype: ClassVar[torch.dtype] = torch.float32
     name: ClassVar[str]
     metric: ClassVar[str]
     percent: ClassVar[bool] = True
@@ -133,48 +135,45 @@ class Regression(Task):
 
     R² is the mean over the targets of 1 − Σ(y − f)² / Σ(y − ȳ)², sums over the masked nodes. Where a target
     is the same on all of them, 0 counts, or 1 if it is met exactly.
+
+    Targets are float64 until they are standardised: the seconds of a day, counted from 1970, are equal in
+    float32.
     """
 
     name, metric, percent = "regression", "R²", False
-    stored = ("shift", "scale")
+    stored, dtype = ("shift", "scale"), torch.float64
 
     def __init__(self, y: Tensor, names: list[str]) -> None:
-        super().__init__((y.unsqueeze(-1) if y.dim() == 1 else y).float(), names)
+        super().__init__((y.unsqueeze(-1) if y.dim() == 1 else y).double(), names)
         self._values = self.y.nan_to_num(0.0)
 
     def statistics(self, train: Tensor) -> Statistics:
-        count = train.sum(-1, keepdim=True).clamp_min(1)
-        values, weight = self._values.double(), train.double()
-        mean = weight @ values / count
-        spread = torch.stack([
-            (row @ (values - centre).square() / number).sqrt()
-            for row, centre, number in zip(weight, mean, count, strict=True)
-        ])  # fmt: skip
-        scale = spread.float()
-        return {"shift": mean.float(), "scale": torch.where(scale > 0, scale, 1.0)}
+        each = [_mean_and_deviation(self._values[nodes]) for nodes in train]
+        shift, scale = (torch.stack(parts) for parts in zip(*each, strict=True))
+        return {"shift": shift, "scale": scale}
 
-    def _standard(self, statistics: Statistics) -> Tensor:
-        """Targets in the units of each member ``(P, n, outputs)``."""
+    def _standard(self, values: Tensor, statistics: Statistics) -> Tensor:
+        """Targets ``(..., m, outputs)`` in the units of each member ``(P, m, outputs)``, float64."""
         shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
-        return (self._values - shift) / scale
+        return (values - shift) / scale
 
     def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
-        shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
-        return (output - (self._values[nodes] - shift) / scale).square().mean(-1)
+        wanted = self._standard(self._values[nodes], statistics).to(output.dtype)
+        return (output - wanted).square().mean(-1)
 
     def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
-        return r_squared(output, self._standard(statistics), mask)
+        return r_squared(output, self._standard(self._values, statistics), mask)
 
     def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
-        error = (output - self._standard(statistics)).square().mean(-1).double()
+        error = (output - self._standard(self._values, statistics)).square().mean(-1)
         return _squeezed(error, mask, output)
 
     def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
-        return self._standard(statistics) * mask.unsqueeze(-1)
+        return self._standard(self._values, statistics) * mask.unsqueeze(-1)
 
     def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
         shift, scale = (statistics[key].unsqueeze(-2) for key in ("shift", "scale"))
-        return output * scale + shift
+        return output.double() * scale + shift
 
     def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
         # of a normal distribution around the answer, with the variance that fits best, up to a constant
@@ -217,6 +216,16 @@ class Multilabel(Task):
 
     def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
         return binary_cross_entropy(answers, self._values[nodes].to(answers))
+
+
+def _mean_and_deviation(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of values ``(m, outputs)``; 1 where they are all the same."""
+    if not len(values):
+        return values.new_zeros(values.shape[1]), values.new_ones(values.shape[1])
+    rest = values - values[0]  # small beside large values, and exactly 0 where all are the same
+    mean = rest.mean(0)
+    deviation = (rest - mean).square().mean(0).sqrt()
+    return values[0] + mean, torch.where(deviation > 0, deviation, 1.0)
 
 
 def _squeezed(loss: Tensor, mask: Tensor, output: Tensor) -> Tensor:

@@ -68,7 +68,9 @@ def stacked_template(
 ) -> dict[str, Tensor]:
     """The stacked states of some members, without memory."""
     model = model_template(config.replace(**members[0].options), in_channels, outputs)
-    each = model.state_dict() | {f"{TASK}{name}": torch.empty(outputs) for name in task.stored}
+    each = model.state_dict() | {
+        f"{TASK}{name}": torch.empty(outputs, dtype=torch.float64) for name in task.stored
+    }
     return {
         name: torch.empty((len(members), *value.shape), dtype=value.dtype, device="meta")
         for name, value in each.items()
