@@ -17,7 +17,7 @@ from graphdiffusion.errors import ConfigError
 from graphdiffusion.training import Config, Population
 
 ABOUT = (
-    "grand: toy: 60 nodes, 120 edges, 5 features; 60 nodes are labelled, 3 classes.\n"
+    "grand: toy: 60 nodes, 120 edges, 5 features; 60 nodes with a label, 3 classes.\n"
     "grand: split random: 12 train, 33 validate, 15 test (2 splits take turns).\n"
     "grand: one configuration, linear: without options of a model, several are compared.\n"
 )

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..training.summary import FIGURES
+from ..training.summary import FIGURES, counted
 from .messages import command, say
 from .tables import described_figures, print_facts, print_table
 
@@ -88,12 +88,17 @@ def about_data(base: Config, data: Data) -> list[str]:
     found = [*(data.get("notes") or [])]
     task, kind = task_of(data), split_kind(base, data)
     labelled = int(known(data.y).sum())
-    what = {"classification": "classes", "regression": "targets", "multilabel": "labels a node"}[task]
     names = data.get("class_names" if task == "classification" else "target_names") or []
+    what = {
+        "classification": "1 class" if len(names) == 1 else f"{len(names) or '?'} classes",
+        "regression": counted(len(names), "target"),
+        "multilabel": f"any of {counted(len(names), 'label')}",
+    }[task]
     found.append(
-        f"{data.get('name') or 'the graph'}: {data.x.shape[0]:,} nodes, "
-        f"{data.edge_index.shape[1] // (1 if base.directed else 2):,} edges, {data.x.shape[1]:,} features; "
-        f"{labelled:,} nodes are labelled, {len(names) or '?'} {what}."
+        f"{data.get('name') or 'the graph'}: {counted(data.x.shape[0], 'node')}, "
+        f"{counted(data.edge_index.shape[1] // (1 if base.directed else 2), 'edge')}, "
+        f"{counted(data.x.shape[1], 'feature')}; "
+        f"{counted(labelled, 'node')} with a label, {what}."
     )
     split = member_splits(base, data, protocol(base, data)[:1])
     sizes = [int(mask.sum()) for mask in (split.train, split.val, split.test)]

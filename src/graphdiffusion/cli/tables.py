@@ -62,7 +62,7 @@ _SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "micro_f1
 
 def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Figures of the mean answer of all models, and what it was made of."""
-    from ..training.summary import wilson
+    from ..training.summary import counted, wilson
 
     own = found["figures"]
     rows = []
@@ -77,7 +77,7 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
                 text += f" ({own['uncalibrated_error']:.4g} before calibration)"
             rows.append((name, text))
     split, members = found["split"], found["members"]
-    made = f"{members} model{'s' * (members > 1)}" + (", trained on all labels" if found["refit"] else "")
+    made = counted(members, "model") + (", some of them trained on all labels" if found["refit"] else "")
     return [
         *rows,
         (

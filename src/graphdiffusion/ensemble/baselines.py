@@ -116,7 +116,10 @@ def _output(task: Task, nodes: Any, answers: Any) -> Tensor:
 
 def _unit(task: Task) -> dict[str, Tensor]:
     """Statistics of a task with which outputs are answers."""
-    return {name: torch.full((task.outputs,), float(name == "scale")) for name in task.stored}
+    return {
+        name: torch.full((task.outputs,), float(name == "scale"), dtype=torch.float64)
+        for name in task.stored
+    }
 
 
 SURE = 50.0  # a logit: exp(-50) is zero

@@ -72,7 +72,7 @@ class Ensemble:
                 run.__dict__["data"] = self.data
         each = zip(self.weights, self.runs, strict=True)
         parts = [weight * run.predict(data).double() for weight, run in each]
-        return torch.stack(parts).sum(0).float()
+        return torch.stack(parts).sum(0).to(self.runs[0].task.dtype)
 
 
 def crossed_runs(folder: Path, root: str | PathLike[str] | None = None) -> tuple[list[Run], list[float]]:
