@@ -15,7 +15,7 @@ from graphdiffusion.configs import presets
 from graphdiffusion.data import DATASETS, load_data
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments import paper, preset_config, reproduce
-from graphdiffusion.experiments.paper import ROWS
+from graphdiffusion.experiments.paper import GRAND
 from graphdiffusion.experiments.presets import preset_name
 from graphdiffusion.experiments.tables import cells
 from graphdiffusion.training import Population, Trainer, build_model
@@ -45,7 +45,7 @@ def small(*arguments, **options):
 
 
 @pytest.mark.parametrize("data", SETS)
-@pytest.mark.parametrize("variant", ROWS)
+@pytest.mark.parametrize("variant", GRAND)
 @pytest.mark.parametrize("kind", ["auto", "paper"])
 def test_presets_load_and_build(data, variant, kind):
     config = preset_config(data, variant, kind)
@@ -82,12 +82,13 @@ def test_presets_of_planetoid_splits(monkeypatch):
 
 def test_cells():
     one, two = cells("table1"), cells("table2")
-    assert {(c.data, c.row) for c in one} == set(paper.TABLES["table1"]) and len(one) == 9
-    assert {(c.data, c.row) for c in two} == set(paper.TABLES["table2"]) and len(two) == 18
-    assert {(c.config.split, c.config.splits, c.config.inits) for c in one} == {("planetoid", 1, 20)}
+    assert {(c.data, c.row) for c in one} > set(paper.TABLES["table1"]) and len(one) == 3 * 14 * 3
+    assert {(c.data, c.row) for c in two} > set(paper.TABLES["table2"]) and len(two) == 6 * 13
+    kinds = {("planetoid", 1, 20), ("authors", 1, 20)}
+    assert {(c.config.split, c.config.splits, c.config.inits) for c in one} == kinds
     assert {(c.config.split, c.config.splits, c.config.inits) for c in two} == {("random", 100, 20)}
-    assert all(c.config.seed == 0 and c.config.lcc for c in (*one, *two))
-    assert [c.row for c in two[:6]] == ["linear"] * 6 and two[0].data == "cora"
+    assert all(c.config.seed == 0 and c.config.lcc == (c.reading != "whole") for c in (*one, *two))
+    assert [c.data for c in two[:13]] == ["cora"] * 13
     names = [c.data for c in cells("table2", ["photo", "CS"], ["linear"])]
     assert names == ["photo", "coauthor-cs"]
 

@@ -25,9 +25,20 @@ def reproduce(
     table: Annotated[str, typer.Argument(help="table1 (Planetoid's splits) or table2 (random splits).")],
     only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
     rows: Annotated[str, typer.Option(help="Models, with commas.", show_default="all")] = "",
+    readings: Annotated[
+        str,
+        typer.Option(
+            help="Of Planetoid's split, table 1 only, with commas: masks, whole, authors.",
+            show_default="all",
+        ),
+    ] = "",
     splits: Annotated[int, typer.Option(min=1, help="Random splits, table 2 only.")] = 100,
     inits: Annotated[int, typer.Option(min=1, help="Initialisations of each split.")] = 20,
     preset: Annotated[str, typer.Option(help="auto: the tuned presets; paper: the paper's text.")] = "auto",
+    search: Annotated[
+        int,
+        typer.Option(min=0, help="Search every model first with so many trials.", show_default="presets"),
+    ] = 0,
     budget: Annotated[
         float, typer.Option(help="Seconds after which no further cell is begun.", show_default="none")
     ] = math.inf,
@@ -49,20 +60,23 @@ def reproduce(
     The paper has 100 splits with 20 initialisations each: for a GPU. On a laptop take --splits 5
     --inits 1. Cells that are finished are not repeated; a run that was stopped goes on.
     """
-    from ..experiments import paper
+    from ..experiments import Plan, paper
     from ..experiments.tables import cells
     from ..experiments.tables import reproduce as measure
     from ..training.problem import pick_device
 
     if not budget > 0:
         raise ConfigError(f"--budget must be greater than 0 seconds, got {budget:g}.")
+    if search and preset != "auto":
+        raise ConfigError("--search finds the options of each model: leave out --preset.")
     wanted = cells(
         table,
         _list(only),
-        _list(rows) or paper.ROWS,
+        _list(rows),
+        readings=_list(readings),
         splits=splits,
         inits=inits,
-        preset=preset,
+        preset="start" if search else preset,
         device=device,
         epochs=epochs,
     )
@@ -77,6 +91,7 @@ def reproduce(
             budget=budget,
             summary=summary,
             fresh=fresh,
+            plan=Plan(trials=search) if search else None,
             note=say,
             watch=lambda cell, members: None if quiet else _bar(bars, cell, members),
         )
@@ -107,21 +122,25 @@ def _bar(bars: ExitStack, cell: Cell, members: int) -> Any:
 
 
 def _print(found: dict[str, Any]) -> None:
+    from ..experiments.ranking import columns, grand_and_rival, ranks
     from .tables import print_table
 
-    rows = [
-        (
-            c["data"],
-            c["model"],
-            f"{c['paper']:.1f} ± {c['paper_std']:.1f}",
-            f"{c['mean']:.2f} ± {c['std']:.2f}",
-            f"{c['difference']:+.2f}",
-            f"{c['splits']} × {c['inits']}",
-            f"{c['parameters']:,}",
-            f"{c['seconds']:.0f}",
-        )
-        for c in found["cells"]
-    ]
-    heads = ("data", "model", "paper", "ours", "diff.", "runs", "params", "s")
-    if rows:
-        print_table(f"{found['table']}: test accuracy in percent", heads, rows)
+    heads = ("rank", "model", "paper", "ours", "diff.", "runs", "trials")
+    for (data, reading), column in columns(found["cells"]).items():
+        place = ranks(column)
+        rows = [
+            (
+                place[row],
+                c["model"],
+                "" if c["paper"] is None else f"{c['paper']:.1f} ± {c['paper_std']:.1f}",
+                f"{c['mean']:.2f} ± {c['std']:.2f}",
+                "" if c["difference"] is None else f"{c['difference']:+.2f}",
+                f"{c['splits']} × {c['inits']}",
+                c.get("trials", ""),
+            )
+            for row, c in sorted(column.items(), key=lambda entry: place[entry[0]])
+        ]
+        about = f", {reading}" if reading else ""
+        print_table(f"{found['table']}, {data}{about}: test accuracy in percent", heads, rows)
+        if difference := grand_and_rival(column):
+            print(f"{difference}, paired over the same trainings, with a 95% interval\n")

@@ -38,14 +38,16 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
         name: ``"auto"`` is the one for data and model, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.
         split: Settings chosen on random splits have seen labels of Planetoid's test nodes. So Planetoid's
-            split takes ``<data>-<row>-planetoid``, chosen without them, where there is one.
+            split, and that of the authors' code, take ``<data>-<row>-planetoid``, chosen without labels of
+            the test nodes of either, where there is one.
     """
     if name == "none":
         return None
     known = presets()
     own = f"{dataset_info(data).name.removesuffix('-embedded') if is_dataset(data) else 'own'}-{row}"
     if name == "auto":
-        return next((p for p in (f"{own}-{split}", own, f"own-{row}") if p in known), None)
+        ending = "planetoid" if split == "authors" else split
+        return next((p for p in (f"{own}-{ending}", own, f"own-{row}") if p in known), None)
     for candidate in (name, f"{own}-{name}"):
         if candidate in known:
             return candidate

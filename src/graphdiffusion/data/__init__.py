@@ -7,6 +7,7 @@ from graphdiffusion.data.objects import from_igraph, from_networkx
 from graphdiffusion.data.reader import open_data, read_folder, read_graph
 from graphdiffusion.data.splits import (
     Split,
+    authors_split,
     deal_again,
     default_development,
     given_split,
@@ -22,6 +23,7 @@ __all__ = [
     "MASKS",
     "DatasetInfo",
     "Split",
+    "authors_split",
     "check_data",
     "dataset_info",
     "deal_again",

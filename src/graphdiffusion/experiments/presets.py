@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..configs import NOT_IN_PRESETS, find_preset, read_preset
+from ..configs import NOT_IN_PRESETS, find_preset, presets, read_preset
 from ..errors import ConfigError
 from ..training.choices import applicable
 from ..training.config import Config
 
 
 def preset_name(data: str, row: str, preset: str = "auto", split: str = "random") -> str:
-    """The preset for a data set and a model, as :func:`~graphdiffusion.configs.find_preset` finds it."""
-    name = find_preset(data, row, preset, split)
+    """The preset for a data set and a model, as :func:`~graphdiffusion.configs.find_preset` finds it.
+
+    ``preset="start"`` is what a search of the tables starts from: the paper's settings of GRAND, the usual
+    settings of other models.
+    """
+    if preset == "start":
+        known = presets()
+        name = next((p for p in (f"{data}-{row}-paper", f"own-{row}") if p in known), None)
+    else:
+        name = find_preset(data, row, preset, split)
     if name is None:
         raise ConfigError(f"there is no preset for {data} and the model {row}: search one first.")
     return name

@@ -22,7 +22,7 @@ from ..data import Split, deal_again, stack_splits
 from ..training.config import Config
 from ..training.memory import chunk_size, free_memory, in_chunks, member_bytes, require_room
 from ..training.population import Population
-from ..training.problem import Member, Problem, Problems, member_splits, split_kind, splits_of
+from ..training.problem import FIXED, Member, Problem, Problems, member_splits, split_kind, splits_of
 from .lane import Lane, Standing
 from .space import Trial
 
@@ -72,7 +72,7 @@ class Workshop:
         """Meet, before anything is written, the errors that splits and model would raise later."""
         problem = self.problem(config)
         require_room(problem, config)
-        member_splits(config, problem.data, [Member(0, seed, seed)])
+        _dealt(config, problem.data, [Member(0, seed, seed)])
 
     def lanes(self, trials: Sequence[Trial], seeds: Sequence[int]) -> list[Lane]:
         """Every trial with every seed, grouped by family and cut to what fits in memory."""
@@ -102,17 +102,7 @@ class Workshop:
 
     def _lane(self, config: Config, members: list[Member]) -> Lane:
         problem = self.problem(config)
-        if split_kind(config, problem.data) in ("planetoid", "given"):
-            # of several splits that are given, each seed takes the next one
-            count = splits_of(config, problem.data)
-            given = [replace(m, split=config.seed + m.split % count) for m in members]
-            fixed = member_splits(config, problem.data, given)
-            split = stack_splits([
-                deal_again(Split(*parts), problem.data.y, m.split)
-                for m, *parts in zip(members, fixed.train, fixed.val, fixed.test, strict=True)
-            ])  # fmt: skip
-        else:
-            split = member_splits(config, problem.data, members)
+        split = _dealt(config, problem.data, members)
         blind = Split(split.train, split.val, torch.zeros_like(split.test))
         return Lane(config, Population(problem, config, members, blind))
 
@@ -149,6 +139,20 @@ class Workshop:
         finally:
             population.captured = None  # the graph holds the memory of a whole step
         return lane
+
+
+def _dealt(config: Config, data: Data, members: Sequence[Member]) -> Split:
+    """The splits of members in a search: of a fixed one, training and validation nodes are dealt anew."""
+    if split_kind(config, data) not in FIXED:
+        return member_splits(config, data, members)
+    # of several splits that are given, each seed takes the next one
+    count = splits_of(config, data)
+    given = [replace(m, split=config.seed + m.split % count) for m in members]
+    fixed = member_splits(config, data, given)
+    return stack_splits([
+        deal_again(Split(*parts), data.y, m.split)
+        for m, *parts in zip(members, fixed.train, fixed.val, fixed.test, strict=True)
+    ])  # fmt: skip
 
 
 def scores(lanes: Iterable[Lane], seeds: int) -> dict[int, tuple[float, int]]:

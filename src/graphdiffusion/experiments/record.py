@@ -20,6 +20,7 @@ from ..training.config import Config
 from ..training.fingerprint import changed_parts, data_digests
 from ..training.journal import Journal, read_lines
 from ..training.lock import LOCK, writing
+from ..training.problem import FIXED
 from ..training.storage import read_json, write_json
 from .presets import preset_text
 from .race import Outcome
@@ -135,7 +136,7 @@ class Book:
         }
         if plugins := space_plugins(config, space):
             about["plugins"] = plugins
-        if config.split in ("planetoid", "given"):
+        if config.split in FIXED:
             about["dealt"] = "anew"  # its training and validation nodes, for every seed
         del about["config"]["device"]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

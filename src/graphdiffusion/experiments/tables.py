@@ -1,18 +1,22 @@
-"""The paper's tables, measured: a cell is a preset trained by the paper's protocol."""
+"""The paper's tables, measured: a cell is a model trained by the paper's protocol.
+
+Its options are those of a preset, or what a search finds: the same number of trials for every model.
+"""
 
 from __future__ import annotations
 
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from torch_geometric.data import Data
 
+from ..configs import NOT_IN_PRESETS
 from ..data import dataset_info
 from ..errors import ConfigError, GraphDiffusionError
 from ..training.config import Config
@@ -20,11 +24,15 @@ from ..training.folder import holds_run, is_finished, open_folder, read_config
 from ..training.lock import writing
 from ..training.problem import load_problem, pick_device, protocol, read_data
 from ..training.runs import read_summary
-from ..training.storage import read_json, write_json
+from ..training.storage import digest, read_json, write_json
 from ..training.summary import describe
 from ..training.trainer import Trainer, Watcher
 from . import paper
 from .presets import preset_config, preset_name
+from .readings import hidden_tests
+from .record import Plan
+from .search import search
+from .space import read_space
 
 Note = Callable[[str], None]
 
@@ -37,6 +45,7 @@ class Cell:
         table: ``"table1"`` or ``"table2"``.
         ending: Of the names of its files: empty, or the kind of preset that was asked for.
         data, row: Column and row.
+        reading: Of table 1: what "Planetoid splits" is taken for.
         preset: Name of the preset.
         config: All options.
     """
@@ -45,12 +54,18 @@ class Cell:
     ending: str
     data: str
     row: str
+    reading: str
     preset: str
     config: Config
 
     @property
     def name(self) -> str:
-        return f"{self.data}-{self.row}{self.ending}"
+        return "-".join(part for part in (self.data, self.row, self.reading) if part) + self.ending
+
+    @property
+    def about(self) -> dict[str, str]:
+        """How results name it."""
+        return {"data": self.data, "row": self.row} | ({"reading": self.reading} if self.reading else {})
 
     @property
     def file(self) -> str:
@@ -61,22 +76,24 @@ class Cell:
 def cells(
     table: str,
     only: Sequence[str] = (),
-    rows: Sequence[str] = paper.ROWS,
+    rows: Sequence[str] = (),
     *,
+    readings: Sequence[str] = (),
     splits: int = paper.SPLITS,
     inits: int = paper.INITS,
     preset: str = "auto",
     device: str = "auto",
     epochs: int | None = None,
 ) -> list[Cell]:
-    """The cells of a table, cheap ones first: linear before nonlinear, small graphs before large ones.
+    """The cells of a table, cheap ones first: small graphs before large ones.
 
     Args:
         table: ``"table1"`` (Planetoid's splits) or ``"table2"`` (random splits).
         only: Names of data sets; all of the table by default.
-        rows: Models, by the names of their presets.
+        rows: Models, by the names of their presets; all of the table by default.
+        readings: What "Planetoid splits" is taken for (table 1 only); all by default.
         splits, inits: Random splits (table 2 only), and initialisations of each.
-        preset: ``"auto"`` or ``"paper"``.
+        preset: ``"auto"``, ``"paper"``, or ``"start"``: what a search of the model starts from.
         device: As in :class:`~graphdiffusion.training.Config`.
         epochs: In place of the preset's.
     """
@@ -86,29 +103,35 @@ def cells(
     for name in wanted:
         if name not in paper.DATA[table]:
             raise ConfigError(f"{table} has no {name}; it has {', '.join(paper.DATA[table])}.")
+    rows = rows or rows_of(table)
     for row in rows:
-        if row not in paper.ROWS:
-            raise ConfigError(f"{table} has no row {row!r}; it has {', '.join(paper.ROWS)}.")
-    split = "planetoid" if table == "table1" else "random"
+        if row not in rows_of(table):
+            raise ConfigError(f"{table} has no row {row!r}; it has {', '.join(rows_of(table))}.")
+    kinds: dict[str, dict[str, Any]] = paper.READINGS if table == "table1" else {"": {"split": "random"}}
+    for reading in readings:
+        if reading not in kinds:
+            raise ConfigError(f"{table} has no reading {reading!r}; it has {', '.join(kinds)}.")
     more: dict[str, Any] = {
         "splits": splits if table == "table2" else 1, "inits": inits, "device": device,
     }  # fmt: skip
     if epochs is not None:
         more["epochs"] = epochs
-    return [
-        Cell(
-            table,
-            "" if preset == "auto" else f"-{preset}",
-            data,
-            row,
-            preset_name(data, row, preset, split),
-            preset_config(data, row, preset, split=split, **more),
-        )
-        for row in paper.ROWS
-        if row in rows
-        for data in paper.DATA[table]
-        if data in wanted
-    ]
+    found = []
+    for data in (name for name in paper.DATA[table] if name in wanted):
+        for row in (name for name in rows_of(table) if name in rows):
+            for reading in (kind for kind in kinds if not readings or kind in readings):
+                options = kinds[reading]
+                name = preset_name(data, row, preset, options["split"])
+                config = preset_config(data, row, preset, **options, **more)
+                ending = "" if preset in ("auto", "start") else f"-{preset}"
+                found.append(Cell(table, ending, data, row, reading, name, config))
+    return found
+
+
+def rows_of(table: str) -> tuple[str, ...]:
+    """The models of a table: those of the paper's, and two that do not use the graph."""
+    named = {row for _, row in paper.TABLES[table]} | {"logistic", "mlp"}
+    return tuple(row for row in paper.ROWS if row in named)
 
 
 def reproduce(
@@ -119,6 +142,7 @@ def reproduce(
     budget: float = math.inf,
     summary: Path | None = None,
     fresh: bool = False,
+    plan: Plan | None = None,
     note: Note = lambda line: None,
     watch: Callable[[Cell, int], Watcher | None] = lambda cell, members: None,
 ) -> dict[str, Any]:
@@ -126,11 +150,15 @@ def reproduce(
 
     Args:
         wanted: From :func:`cells`.
-        out: Folder: ``<table>/<data>-<row>/`` for each run, and ``<table>.json`` with every member.
+        out: Folder: ``<table>/<data>-<row>/`` for each run, ``search/<data>-<row>/`` for each search, and
+            ``<table>.json`` with every member.
         root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
         budget: Seconds after which no further cell is begun.
-        summary: Folder for ``<table>.json`` without the members.
+        summary: Folder for ``<table>.json`` without the members; a cell that is there with the same options
+            is not measured again.
         fresh: Discard runs in ``out`` that were made with other options.
+        plan: Of a search for every model and data set, whose best options are then measured; by default
+            the options of the cells are.
         note: Called with each line that reports progress.
         watch: Gives the watcher of a cell, for the number of its members.
 
@@ -148,7 +176,13 @@ def reproduce(
             note(f"{cell.name} is not measured: {missing[cell.name]}")
             continue
         try:
-            found = _measure(cell, folder, root, graphs, fresh, note, watch)
+            about: dict[str, Any] = {}
+            if plan is not None:
+                cell, about = tuned(cell, plan, out / "search", root, note)
+            if summary is not None and _is_in(summary / cell.file, cell):
+                note(f"{cell.name} is in {summary / cell.file} already.")
+                continue
+            found = _measure(cell, folder, root, graphs, fresh, note, watch) | about
         except GraphDiffusionError as error:  # files that are not here, for example: others go on
             missing[cell.name] = str(error)
             note(f"{cell.name} is not measured: {error}")
@@ -157,6 +191,8 @@ def reproduce(
         if summary is not None:
             _merge(summary / cell.file, table, {k: v for k, v in found.items() if k != "results"})
     path = out / wanted[0].file
+    if not path.exists() and summary is not None:
+        path = summary / wanted[0].file
     content = read_json(path, "table") if path.exists() else {"table": table, "cells": []}
     return content | {"missing": missing}
 
@@ -191,6 +227,35 @@ def _measure(
     return _entry(cell, found)
 
 
+def tuned(
+    cell: Cell, plan: Plan, folder: Path, root: str | None, note: Note
+) -> tuple[Cell, dict[str, Any]]:
+    """A cell with the options that a search finds from its own, and what is told of the search.
+
+    For table 1 the search sees no label of a node that any reading tests: one search serves them all.
+    """
+    fixed = cell.table == "table1"
+    name = f"{cell.data}-{cell.row}{'-planetoid' if fixed else ''}"
+    config = cell.config.replace(splits=0, inits=1, lcc=True, split="given" if fixed else "random")
+    data = read_data(config, root)
+    started = time.monotonic()
+    board = search(
+        config,
+        read_space(cell.row),
+        plan,
+        folder / name,
+        data=hidden_tests(data) if fixed else data,
+        watcher=note,
+    )
+    kept = {key: getattr(cell.config, key) for key in NOT_IN_PRESETS}
+    about = {
+        "trials": len(board.entries),
+        "search": board.name,
+        "search_seconds": time.monotonic() - started,
+    }
+    return replace(cell, preset=name, config=board.best.replace(**kept)), about
+
+
 def _unusable(folder: Path, wanted: Config) -> str:
     """Why the run in a folder does not count for these options; empty if it does, on whatever device."""
     try:
@@ -203,14 +268,19 @@ def _unusable(folder: Path, wanted: Config) -> str:
 
 def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
     """A cell of the results file, in percent."""
-    mean, std = paper.TABLES[cell.table][cell.data, cell.row]
+    mean, std = paper.TABLES[cell.table].get((cell.data, cell.row), (None, None))
     results = found["results"]
     ours = found["test"]
+    each: dict[int, list[float]] = {}
+    for result in results:
+        # a split of its own, or one fixed split: then initialisations are what two rows have in common
+        number = result["split"] if cell.table == "table2" else result["init"]
+        each.setdefault(number, []).append(100 * result["test"])
     return {
-        "data": cell.data,
-        "row": cell.row,
-        "model": cell.config.title,
+        **cell.about,
+        "model": paper.TITLES[cell.row],
         "preset": cell.preset,
+        "options": _identity(cell),
         "mean": ours["mean"],
         "std": ours["std"],
         "ci95": ours["ci95"],
@@ -221,7 +291,7 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
         "inits": cell.config.inits,
         "paper": mean,
         "paper_std": std,
-        "difference": ours["mean"] - mean,
+        "difference": None if mean is None else ours["mean"] - mean,
         "val_mean": found["val"]["mean"],
         "val_std": found["val"]["std"],
         "parameters": found["parameters"],
@@ -232,8 +302,20 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
         "nodes": found["nodes"],
         "edges": found["edges_used"],
         "versions": found["versions"],
+        "per_split": {str(number): fmean(own) for number, own in each.items()},
         "results": results,
     }
+
+
+def _identity(cell: Cell) -> str:
+    """Identifies all options of a cell; the device is none of them."""
+    return digest({k: v for k, v in cell.config.to_dict().items() if k != "device"})[:16]
+
+
+def _is_in(path: Path, cell: Cell) -> bool:
+    """Whether a results file has a cell with these options."""
+    entries = read_json(path, "table")["cells"] if path.exists() else []
+    return any(_place(c) == _place(cell.about) and c.get("options") == _identity(cell) for c in entries)
 
 
 def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
@@ -244,19 +326,28 @@ def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
 
 def _replace(path: Path, table: str, cell: dict[str, Any]) -> None:
     content = read_json(path, "table") if path.exists() else {}
-    key = (cell["data"], cell["row"])
-    others = [c for c in content.get("cells", []) if (c["data"], c["row"]) != key]
-    order = list(paper.TABLES[table])
-    entries = sorted([*others, cell], key=lambda c: order.index((c["data"], c["row"])))
+    others = [c for c in content.get("cells", []) if _place(c) != _place(cell)]
+    entries = sorted([*others, cell], key=_place)
     about = {
         "table": table,
         "source": paper.SOURCE,
         "unit": "percent",
         "protocol": (
-            "Planetoid's split, largest component"
+            "readings of Planetoid's split: masks (on the largest component), whole (on the whole graph), "
+            "authors (the random split of the authors' code, on the largest component)"
             if table == "table1"
             else "random splits: 20 nodes a class train, the rest of the development set validates, "
             "all others test; largest component"
         ),
     }
     write_json(path, "table", about | {"cells": entries})
+
+
+def _place(cell: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Where a cell stands in its table."""
+    data, readings = paper.DATA["table2"], ["", *paper.READINGS]
+    return (
+        paper.ROWS.index(cell["row"]),
+        data.index(cell["data"]),
+        readings.index(cell.get("reading", "")),
+    )

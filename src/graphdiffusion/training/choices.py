@@ -28,9 +28,10 @@ class DataOptions:
         lcc: Keep only the largest connected component of a named data set.
         task: What the labels of one's own graph are: auto decides by their form.
         split: How labels are split. random: as in the paper; given, planetoid: by the masks of the data;
-            shares: 60, 20 and 20 percent of the labels, with validation in turns; folds: likewise, with
-            the test in turns, too; all: every label trains. auto: the paper's for its data sets; the masks
-            of one's own graph, else shares, or folds if labels are few.
+            authors: the one random split of the authors' code; shares: 60, 20 and 20 percent of the labels,
+            with validation in turns; folds: likewise, with the test in turns, too; all: every label trains.
+            auto: the paper's for its data sets; the masks of one's own graph, else shares, or folds if
+            labels are few.
         splits: Number of splits; 0: five random ones, each share or fold once, all that are given.
         inits: Initialisations for each split.
         seed: First seed of splits and initialisations.
@@ -48,7 +49,7 @@ class DataOptions:
     data: str = "cora-embedded"
     lcc: bool = True
     task: Literal["auto", "classification", "regression", "multilabel"] = "auto"
-    split: Literal["auto", "random", "planetoid", "given", "shares", "folds", "all"] = "auto"
+    split: Literal["auto", "random", "planetoid", "authors", "given", "shares", "folds", "all"] = "auto"
     splits: Annotated[int, Bounds(0)] = 0
     inits: Annotated[int, Bounds(1, MOST_INITS)] = 1
     seed: Annotated[int, Bounds(0, MOST_SEEDS - 1)] = 0

@@ -46,7 +46,7 @@ class Config:
         self._check_together()
 
     def _check_together(self) -> None:
-        count = 1 if self.split in ("planetoid", "all") else self.splits or RANDOM_SPLITS
+        count = 1 if self.split in ("planetoid", "authors", "all") else self.splits or RANDOM_SPLITS
         if self.seed + count > MOST_SEEDS:
             raise ConfigError(
                 f"seed + splits must be at most {MOST_SEEDS}, got {self.seed} + {count}: larger "

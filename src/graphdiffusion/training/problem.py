@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from ..data import (
     DatasetInfo,
     Split,
+    authors_split,
     check_data,
     dataset_info,
     default_development,
@@ -163,6 +164,9 @@ def build_graph(config: Config, data: Data) -> Graph:
     return Graph.from_data(data, self_loops=config.self_loops)
 
 
+FIXED = ("planetoid", "authors", "given")  # splits whose test nodes do not depend on the seed
+
+
 def split_kind(config: Config, data: Data) -> str:
     """How the labels are split: ``config.split``, with ``auto`` settled by the data.
 
@@ -182,7 +186,7 @@ def split_kind(config: Config, data: Data) -> str:
 def splits_of(config: Config, data: Data) -> int:
     """Number of splits."""
     kind = split_kind(config, data)
-    if kind in ("planetoid", "all"):
+    if kind in ("planetoid", "authors", "all"):
         return 1
     if kind == "given":
         carried = number_of_splits(data)
@@ -220,8 +224,8 @@ def member_splits(config: Config, data: Data, members: Sequence[Member]) -> Spli
 
 def _split(config: Config, data: Data, kind: str, seed: int) -> Split:
     """One split; of a series of splits that belong together, the one with the number seed − config.seed."""
-    if kind == "random":
-        return _random_split(config, data, seed)
+    if kind in ("random", "authors"):
+        return _random_split(config, data, None if kind == "authors" else seed)
     if kind == "all":
         return whole_split(data.y)
     number = seed - config.seed
@@ -246,10 +250,12 @@ def _with_validation(split: Split, data: Data, seed: int) -> Split:
     return Split(own.train, own.val, split.test)
 
 
-def _random_split(config: Config, data: Data, seed: int) -> Split:
-    """A split as in the paper."""
+def _random_split(config: Config, data: Data, seed: int | None) -> Split:
+    """A split as in the paper; without a seed the one of the authors' code."""
     if task_of(data) != "classification":
-        raise DataError(f"split random needs classes, and the task is {task_of(data)}: take split shares.")
+        raise DataError(
+            f"split {config.split} needs classes, and the task is {task_of(data)}: take split shares."
+        )
     development, per_class = config.development, config.per_class
     info, labels = _published(config, data), data.y[data.y >= 0]
     if per_class == 0:
@@ -257,6 +263,8 @@ def _random_split(config: Config, data: Data, seed: int) -> Split:
     if development == 0:
         known = info is not None and info.development > 0
         development = info.development if info and known else default_development(labels.numel())
+    if seed is None:
+        return authors_split(data.y, development=development, per_class=per_class)
     return random_split(data.y, seed, development=development, per_class=per_class)
 
 
