@@ -33,8 +33,8 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
     """The preset to use.
 
     Args:
-        data: Name of a data set, or a path; a graph without settings of its own takes ``own-<row>``, or those
-            of the model without its variant: ``own-gat`` for the row ``gat-rewired``.
+        data: Name of a data set, or a path; a graph without settings of its own takes ``own-<row>``, or
+            that of the model without its variant: ``own-gat`` for the row ``gat-rewired``.
         row: Name of the model, such as ``linear`` for the linear variant of GRAND.
         name: ``"auto"`` is the one for data and model, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.

@@ -17,9 +17,7 @@ from .library import Places, library, run
 from .transforms import Operator
 
 
-def _fake_match(
-    places: list[Tensor], own: Tensor, other: Tensor, field: Tensor, transpose: bool
-) -> Tensor:
+def _fake_match(places: list[Tensor], own: Tensor, other: Tensor, field: Tensor, transpose: bool) -> Tensor:
     return field.new_empty(own.shape)
 
 

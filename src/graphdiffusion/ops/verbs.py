@@ -174,11 +174,11 @@ def diffuse(
 def pool(graph: Pattern, x: Tensor) -> Tensor:
     r"""Largest entries :math:`y_i = \max_j x_j` over the edges of each row, channel by channel.
 
-    Where several neighbours have the largest entry, the derivative is split evenly, as ``torch.amax`` does and
-    PyG without torch-scatter.
+    Where several neighbours have the largest entry, the derivative is split evenly among them, as by
+    ``torch.amax`` and by PyG without torch-scatter.
 
     Args:
-        graph: The graph, or ``graph.neighbours``, in which no node is its own neighbour. An empty row gives 0.
+        graph: The graph, or ``graph.neighbours``, where no node is its own neighbour. An empty row gives 0.
         x: Node field ``(..., n, d)``.
     """
     (x,) = single(x)

@@ -29,8 +29,8 @@ class GCN(Model):
         \mathbf{X} \mathbf{W}^\top + \mathbf{b},
 
     with ReLU and dropout between them. :math:`\hat{\mathbf{A}}` has the self-loops that the graph is given.
-    With ``residual`` a convolution between two hidden layers adds to what it is given,
-    :math:`\operatorname{ReLU}(\mathbf{X}') + \mathbf{X}` (its equation (14), and section 5.2 of GRAND's paper).
+    With ``residual`` a convolution between two hidden layers adds to what it is given:
+    :math:`\operatorname{ReLU}(\mathbf{X}') + \mathbf{X}` (appendix B there, and section 5.2 of GRAND).
 
     Args:
         in_channels: Width of the features.

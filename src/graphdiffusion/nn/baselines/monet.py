@@ -31,9 +31,9 @@ class MoNet(Model):
         \mathbf{W}_k \mathbf{x}_j + \mathbf{b}, \quad
         \mathbf{u}_{ij} = \tanh(\mathbf{A} (d_i^{-1/2}, d_j^{-1/2})^\top + \mathbf{a}),
 
-    with ReLU and dropout between layers. That is PyG's ``GMMConv`` with the coordinates :math:`\mathbf{u}` of the
-    paper; d counts incoming edges, and is at least 1. The node itself has its own map, so that self-loops are
-    left out. Edge weights are not used.
+    with ReLU and dropout between layers. That is PyG's ``GMMConv`` with the paper's coordinates
+    :math:`\mathbf{u}`; d counts incoming edges, and is at least 1. The node itself has its own map, so that
+    self-loops are left out. Edge weights are not used.
 
     Args:
         in_channels: Width of the features.
@@ -72,7 +72,7 @@ class MoNet(Model):
 
     def decay(self, name: str) -> float:
         """Kernels do not decay: a kernel of width 0 would leave no edge."""
-        return 0.0 if name.rpartition(".")[2] in ("centre", "width") or "coordinates" in name else 1.0
+        return 0.0 if any(part in name for part in ("coordinates", "centre", "width")) else 1.0
 
     def run(
         self, x: Features, graph: Graph, *, prepared: Any = None, key: Tensor | None = None, **more: Any
@@ -89,6 +89,19 @@ class MoNet(Model):
             state = layer(state, graph, degrees, mean)
         return Output(state)
 
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        total = 0.0
+        for place, layer in enumerate(cast(Mixture, own) for own in self.layers):
+            (width, inputs), kernels = layer.own.weight.shape, len(layer.centre)
+            numbers = nodes * inputs if place else entries
+            # a kernel costs as much as some tens of multiplications an edge
+            total += (kernels + 1) * numbers * width + kernels * edges * (width + 32)
+        return total
+
+    def memory(self, nodes: int, edges: int, entries: int) -> int:
+        kernels = sum(len(cast(Mixture, layer).centre) for layer in self.layers)
+        return super().memory(nodes, edges, entries) + 48 * edges * kernels
+
     @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
         return "MoNet"
@@ -99,24 +112,25 @@ class Mixture(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernels: int) -> None:
         super().__init__()
-        self.own = Linear(in_channels, out_channels)
+        self.own = Linear(in_channels, out_channels, bias=False)
         self.others = Linear(in_channels, kernels * out_channels, bias=False)
         self.coordinates = Linear(2, 2)
         self.centre = nn.Parameter(torch.empty(kernels, 2))
         self.width = nn.Parameter(torch.empty(kernels, 2))
+        self.bias = nn.Parameter(torch.empty(out_channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        for part in (self.own, self.others):
-            nn.init.xavier_uniform_(part.weight)
-        nn.init.zeros_(self.own.bias)
+        nn.init.xavier_uniform_(self.own.weight)
+        nn.init.xavier_uniform_(self.others.weight)
         self.coordinates.reset_parameters()
-        nn.init.uniform_(self.centre, -1, 1)  # where coordinates are
+        nn.init.uniform_(self.centre, -1, 1)  # the range of tanh
         nn.init.ones_(self.width)
+        nn.init.zeros_(self.bias)
 
     def forward(self, x: Features, graph: Graph, degrees: Tensor, mean: Tensor) -> Tensor:
         apart = self.coordinates(degrees).tanh().unsqueeze(-3) - self.centre.unsqueeze(-2)
         spans = (self.width.square() + 1e-15).unsqueeze(-2)  # PyG's least width
         values = mean * (apart.square() / spans).sum(-1).mul(-0.5).exp()
         state = self.others(x).unflatten(-1, (self.centre.shape[-2], -1)).transpose(-2, -3)
-        return self.own(x) + propagate(graph, values, state).sum(-3)
+        return self.own(x) + propagate(graph, values, state).sum(-3) + self.bias.unsqueeze(-2)

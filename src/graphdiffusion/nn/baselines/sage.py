@@ -27,9 +27,9 @@ class SAGE(Model):
         \mathbf{h}_i = \operatorname{mean}_j \mathbf{x}_j \quad \text{or} \quad
         \mathbf{h}_i = \max_j \operatorname{ReLU}(\mathbf{W}_3 \mathbf{x}_j + \mathbf{c}),
 
-    with ReLU and dropout between layers, over all neighbours, as PyG's ``SAGEConv`` has it. The node itself has
-    its own map, so that self-loops are left out; without neighbours :math:`\mathbf{h}_i` is 0. Edge weights
-    are not used.
+    with ReLU and dropout between layers, over all neighbours, as PyG's ``SAGEConv`` has it. The node itself
+    has its own map, so that self-loops are left out; without neighbours :math:`\mathbf{h}_i` is 0. Edge
+    weights are not used.
 
     Args:
         in_channels: Width of the features.
@@ -80,6 +80,19 @@ class SAGE(Model):
                 state = self.dropout(state, derive(key, place))
             state = layer(state, graph, prepared)
         return Output(state)
+
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        total = 0.0
+        for place, layer in enumerate(cast(Aggregation, own) for own in self.layers):
+            width, inputs = layer.own.weight.shape
+            numbers = nodes * inputs if place else entries
+            if layer.pool is None:
+                total += 2 * numbers * width + edges * width
+            else:
+                pooled = layer.pool.weight.shape[0]
+                # the gradient of a maximum looks on all edges for entries that are equal to it
+                total += numbers * (width + pooled) + nodes * pooled * width + 4 * edges * pooled
+        return total
 
     @classmethod
     def row(cls, options: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ...pattern import Pattern
 from .products import csr, pieces
 
-AT_ONCE = 2**18  # numbers on edges that are made at once: they stay in cache
+AT_ONCE = 2**17  # numbers on edges that are made at once: they stay in cache
 
 
 def pool(graph: Pattern, x: Tensor) -> Tensor:
@@ -30,14 +30,14 @@ def match(graph: Pattern, own: Tensor, other: Tensor, field: Tensor) -> Tensor:
     """
     row, col = graph.row.long(), graph.col.long()  # torch has a fast path for 64-bit indices alone
     if own.is_cuda:  # index_add would add in an order that changes from run to run
-        differ = own.index_select(1, row) != other.index_select(1, col)
-        return _segments(graph, field.index_select(1, col).masked_fill_(differ, 0.0), "sum")
+        equal = own.index_select(1, row).eq_(other.index_select(1, col))
+        return _segments(graph, equal.mul_(field.index_select(1, col)), "sum")
     out = torch.zeros_like(own, memory_format=torch.contiguous_format)
     step = max(1, AT_ONCE // max(1, own.shape[-1]))
     for u, v, z, total in zip(own, other, field, out, strict=True):
         for i, j in zip(row.split(step), col.split(step), strict=True):
-            differ = u.index_select(0, i) != v.index_select(0, j)
-            total.index_add_(0, i, z.index_select(0, j).masked_fill_(differ, 0.0))
+            equal = u.index_select(0, i).eq_(v.index_select(0, j))  # 1 or 0
+            total.index_add_(0, i, equal.mul_(z.index_select(0, j)))
     return out
 
 

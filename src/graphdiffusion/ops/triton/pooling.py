@@ -58,17 +58,13 @@ def _pool_kernel(
             acc += tl.load(field + j[:, None] * field_row + c[None, :], mask=same, other=0.0)
         else:
             acc = _larger(acc, v)
-    if MATCH:
-        found = tl.sum(acc, axis=0)
-    else:
-        found = tl.where(last > first, tl.reduce(acc, 0, _larger), 0.0)
+    found = tl.sum(acc, axis=0) if MATCH else tl.where(last > first, tl.reduce(acc, 0, _larger), 0.0)
     tl.store(out + member * out_member + row * D + c, found, mask=c_ok)
 
 
 def pool(graph: Pattern, x: Tensor) -> Tensor:
     """``max_j x_j`` in each channel, 0 for an empty row: x ``(L, cols, d)`` → ``(L, rows, d)``."""
-    x = rows_in_place(x)
-    return _run(graph, x, x, x, match=False)
+    return _run(graph, x, x, x, False)
 
 
 def match(graph: Pattern, own: Tensor, other: Tensor, field: Tensor) -> Tensor:
@@ -76,10 +72,11 @@ def match(graph: Pattern, own: Tensor, other: Tensor, field: Tensor) -> Tensor:
 
     own is u ``(L, rows, d)``; other and field are v and z ``(L, cols, d)``.
     """
-    return _run(graph, *(rows_in_place(t) for t in (own, other, field)), match=True)
+    return _run(graph, own, other, field, True)
 
 
 def _run(graph: Pattern, own: Tensor, other: Tensor, field: Tensor, match: bool) -> Tensor:
+    own, other, field = (rows_in_place(tensor) for tensor in (own, other, field))
     members, _, d = other.shape
     out = torch.empty(members, graph.rows, d, dtype=other.dtype, device=other.device)
     width = min(power_of_2(d), WIDEST)
