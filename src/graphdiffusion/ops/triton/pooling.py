@@ -1,7 +1,7 @@
 """The largest entries among neighbours in Triton, and sums over the neighbours that have them.
 
-A program takes one row and a tile of channels of one member, some edges at a time. Rows are not cut: the
-longest one is as long as its edges take one after the other.
+A program takes one row and a tile of channels of one member, a few edges at a time. Rows are not cut into
+segments: the longest row bounds the time.
 """
 
 # mypy: disable-error-code="no-untyped-def"
