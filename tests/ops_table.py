@@ -54,6 +54,11 @@ def _attention(q: Tensor, k: Tensor, weight: Tensor, kind: str, over: str, act: 
     return _normalised(scores, weight.unsqueeze(-2), kind, over).mean(-2)
 
 
+def _largest(x: Tensor) -> Tensor:
+    there = (PLACES.sum(0) > 0).unflatten(-1, (N, N))
+    return torch.where(there.unsqueeze(-1), x.unsqueeze(-3), -torch.inf).amax(-2)
+
+
 def _dropout(rate: Tensor) -> Tensor:
     kept = random_bits(KEY, 5) >= rate.unsqueeze(-1) * 2**24
     return kept / (1 - rate.unsqueeze(-1))
@@ -95,6 +100,7 @@ OPERATORS = {
     "score": Row(lambda q, k: ops.score(GRAPH, q, k), lambda q, k: _on_edges(q @ k.mT), ((N, 2), (N, 2))),
     "group_sum": Row(lambda v: ops.group_sum(GRAPH, v), lambda v: _dense(v).sum(-1), ((E,),)),
     "spread": Row(lambda v: ops.spread(GRAPH, v, "columns"), lambda v: v[..., GRAPH.col.long()], ((N,),)),
+    "pool": Row(lambda x: ops.pool(GRAPH, x), _largest, ((N, 2),)),
     "softmax": Row(
         lambda s, w: ops.normalise(GRAPH, s, w),
         lambda s, w: _normalised(s, w, "softmax", "rows"),

@@ -32,7 +32,7 @@ def mine(tmp_path, monkeypatch):
 @pytest.fixture
 def unpainted(monkeypatch):
     """No pictures, which take longer than these trainings."""
-    monkeypatch.setattr("graphdiffusion.cli.automatic.find_spec", lambda name: None, raising=False)
+    monkeypatch.setattr("graphdiffusion.cli.messages.find_spec", lambda name: None, raising=False)
 
 
 def test_a_graph_from_strangers(mine, capsys):
@@ -40,7 +40,7 @@ def test_a_graph_from_strangers(mine, capsys):
     shown = capsys.readouterr()
     assert "150 nodes" in shown.err and "split folds: 90 train, 30 validate, 30 test" in shown.err
     assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-2"))
-    assert "plan: 2 configurations on the first of 5 splits, the best 2 on all;" in shown.err
+    assert "plan: 2 configurations trained once, the best 2 of them 5 times;" in shown.err
     (folder,) = Path("runs").iterdir()
     assert re.fullmatch(r"mine-auto-\d{8}-\d{6}", folder.name)
     found = stored(str(folder))
@@ -107,7 +107,7 @@ def test_a_mistyped_label_costs_little(mine, unpainted, capsys, monkeypatch):
         Path("toy/labels.csv").write_text("".join(f"{i},class {k}\n" for i, k in enumerate(y)))
         capsys.readouterr()
         assert main(["train", "toy", "--no-baselines", "--no-refit", *CPU, "--out", folder]) == 0
-        said = "class 'class typo' has 1 of at least 3 labels" in capsys.readouterr().err
+        said = "class 'class typo' has 1 label, fewer than 3" in capsys.readouterr().err
         assert said == (folder == "wrong")
     assert stored("wrong")["split"]["classes"]["class typo"] == {"train": 1, "val": 0, "test": 0}
     assert accuracy("wrong") > accuracy("right") - 0.01

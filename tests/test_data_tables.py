@@ -186,7 +186,7 @@ def test_notes(write):
     data = read_graph(write("edges.csv", content), labels=write("labels.csv", "id,label\na,x\nd,x\ne,NA\n"))
     assert data.notes == [
         "labels.csv: 1 label 'NA' taken as unlabelled; a class of that name must be renamed",
-        "labels.csv: all labels are 'x'; at least two classes are needed to learn from",
+        "labels.csv: all labels are 'x': every answer will be the same",
         "there are no features: every node gets its own, so that x is the identity matrix",
         "edges.csv: 1 self-loop is left out",
         "edges.csv: 1 row repeats an edge; it counts once",

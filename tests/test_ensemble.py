@@ -17,11 +17,12 @@ from torch_geometric.data import Data
 from graphdiffusion.data import check_data, open_data
 from graphdiffusion.ensemble import Candidate, Plan, choose, load_ensemble, make_plan, portfolio
 from graphdiffusion.ensemble.automatic import Automatic, rounds_of
+from graphdiffusion.ensemble.baselines import baselines
 from graphdiffusion.ensemble.plan import SIZES, Size
 from graphdiffusion.errors import ArgumentError, ConfigError, DataError, SolverError
 from graphdiffusion.graph import Graph
 from graphdiffusion.training import Config, Trainer, load_problem, load_run
-from graphdiffusion.training.problem import member_splits
+from graphdiffusion.training.problem import Problems, member_splits
 
 SHORT: dict[str, Any] = {"hidden": 8, "epochs": 5, "patience": 3, "optimiser": "adam", "rate": 0.05}
 TINY = [
@@ -98,10 +99,10 @@ def test_a_plan_depends_on_the_graph_alone(mine, monkeypatch):
     assert works[0].size == Size((2, 2), 2, SIZES[0].fits)  # no more than there are
     assert works[-1].size == SIZES[-1] and len(works[-1].candidates) == 1
     assert str(plans[0]) == (
-        "8 configurations on the first of 5 splits, the best 4 on all; an ensemble of at most 4; "
+        "8 configurations trained once, the best 4 of them 5 times; an ensemble of at most 4; "
         "4 fits of each to all labels"
     )
-    assert str(works[-1]).startswith("1 configuration on the first of 5 splits, the best 1 on all;")
+    assert str(works[-1]).startswith("1 configuration trained once, the best 1 of them 5 times;")
 
 
 def test_rounds(mine):
@@ -392,6 +393,30 @@ def test_other_tasks(mine, task):
     assert len(found["baselines"]) == 4
     assert own > found["baselines"]["mean" if task == "regression" else "most frequent"]
     assert load_ensemble("run").predict().shape == (150, 2 if task == "regression" else 3)
+
+
+def test_splits_in_another_order_change_no_baseline(mine):
+    """Where all training nodes of a split are of one class, only that split has a constant answer."""
+    y, places = mine.y.numpy(), np.arange(150) // 3 % 3
+    one = np.where(places == 2, "test", np.where((y == 0) & (places == 0), "train", "val"))
+    two = np.where(places == 2, "test", np.where(places == 0, "train", "val"))
+    found = []
+    for first, second in ((one, two), (two, one)):
+        masks = {
+            f"{part}_mask": np.stack([first == part, second == part], 1)
+            for part in ("train", "val", "test")
+        }
+        data = written(Path("mine.npz"), **masks)
+        config = Config(**BASE, split="given")
+        members = rounds_of(config, data)
+        found.append(baselines(Problems(data, torch.device("cpu")), config, members))
+    assert found[0]["logistic regression"] == pytest.approx(found[1]["logistic regression"])
+    assert found[0]["logistic regression"] > found[0]["majority"]
+
+
+def test_two_candidates_of_one_name(mine):
+    with pytest.raises(ArgumentError, match="two candidates have one name"):
+        chosen(mine, "run", candidates=[TINY[0], TINY[0]])
 
 
 def test_options_of_one_model_do_not_disturb_the_comparison(mine):

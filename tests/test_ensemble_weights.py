@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from graphdiffusion.ensemble.weights import PENALTY, SMALLEST, kept, stacked
+from graphdiffusion.ensemble.weights import SMALLEST, kept, stacked
+from graphdiffusion.training.answers import CAUTION
 from graphdiffusion.training.tasks import Classification, Multilabel, Regression
 
 
@@ -28,7 +29,7 @@ def test_two_configurations(count):
     def objective(w: float) -> float:
         mean = (w * each[0] + (1 - w) * each[1]).numpy()[np.arange(count), y.numpy()]
         distance = w * np.log(2 * w) + (1 - w) * np.log(2 * (1 - w))
-        return -np.log(mean).sum() + PENALTY * distance
+        return -np.log(mean).sum() + CAUTION * distance
 
     best = minimize_scalar(objective, bounds=(1e-9, 1 - 1e-9), method="bounded", options={"xatol": 1e-10})
     found = stacked(task, nodes, each)
@@ -59,6 +60,19 @@ def test_several_labels():
     good, bad = (s * (2 * y - 1) + torch.randn(300, 4, generator=generator) for s in (1.5, 0.0))
     found = stacked(Multilabel(y, list("abcd")), torch.arange(300), torch.stack([good, bad]).sigmoid())
     assert found[0] > 0.95
+
+
+def test_sure_answers_of_several_labels():
+    """Means of probabilities that are exactly 1 may round to more."""
+    y = torch.ones(40, 3)
+    task = Multilabel(y, list("abc"))
+    for k in range(2, 9):
+        each = torch.ones(k, 40, 3)
+        each[0, :5] = torch.linspace(0.5, 0.999, 5)[:, None]
+        assert sum(stacked(task, torch.arange(40), each)) == pytest.approx(1)
+    assert (
+        float(task.mean_loss(torch.full((40, 3), 1 + 2**-52, dtype=torch.float64), torch.arange(40))) == 0
+    )
 
 
 def test_kept():

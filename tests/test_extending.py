@@ -61,7 +61,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", CHOICES)
 def test_example_trains_on_cora(kind, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("graphdiffusion.cli.train._draw", lambda folder: None)
+    monkeypatch.setattr("graphdiffusion.cli.train.draw", lambda name, folder: None)
     plugin, out = str(EXAMPLES / f"{kind}.py"), str(tmp_path / "run")
     short = ["--splits", "1", "--epochs", "3", "--time", "3"][: 4 if kind == "model" else 6]
     assert main(["train", "cora-embedded", *short, "--plugin", plugin, *CHOICES[kind], "--out", out]) == 0
@@ -322,7 +322,7 @@ def test_a_model_with_tied_weights_and_sparse_features(here, capsys):
 )
 def test_models_with_mistakes(here, capsys, extra, result, says):
     plugin = ["--plugin", written(MODEL.replace("EXTRA", extra).replace("RESULT", result))]
-    shared = ["--per-class", "4", "--epochs", "1", "--splits", "1", "--out", "run"]
+    shared = ["--epochs", "1", "--splits", "1", "--out", "run"]
     assert main(["train", "toy", "--model", "mine", *shared, *plugin]) == 2
     assert says in capsys.readouterr().err
 

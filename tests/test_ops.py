@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import hypothesis.strategies as st
 import pytest
 import torch
 from conftest import D, graphs, normal, seeds
 from hypothesis import given
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+from torch_geometric.utils import scatter
 
 from graphdiffusion import ops
 from graphdiffusion.errors import ArgumentError, DtypeError, ShapeError
@@ -50,6 +52,29 @@ def test_verbs_against_dense(graph: Graph, seed: int) -> None:
             for w in (None, weight):
                 got = ops.normalise(graph, 3 * values, w, kind=kind, over=over)
                 torch.testing.assert_close(got, dense_normalise(graph, 3 * values, w, kind, over))
+
+
+@given(graphs(), seeds, st.booleans())
+def test_pool_against_dense(graph: Graph, seed: int, loops: bool) -> None:
+    """With many ties, among which the gradient is split evenly, and with empty rows, which give 0.
+
+    PyG counts the zeros that it starts from as ties; here no entry is 0.
+    """
+    pattern = graph if loops else graph.neighbours
+    there = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    there[pattern.row.long(), pattern.col.long()] = True
+    x = normal(2, graph.num_nodes, 3, seed=seed).mul(2).round().add(0.5).requires_grad_()
+    grad = normal(2, graph.num_nodes, 3, seed=seed + 1)
+    largest = torch.where(there.unsqueeze(-1), x.unsqueeze(-3), -torch.inf).amax(-2)
+    dense = torch.where(there.any(1)[:, None], largest, 0.0)
+    found = ops.pool(pattern, x)
+    assert torch.equal(found, dense)
+    exact = torch.autograd.grad(dense, x, grad)[0]
+    torch.testing.assert_close(torch.autograd.grad(found, x, grad)[0], exact)
+    row, col = pattern.row.long(), pattern.col.long()
+    theirs = scatter(x[:, col], row, 1, graph.num_nodes, "max")
+    assert torch.equal(found, theirs)
+    torch.testing.assert_close(exact, torch.autograd.grad(theirs, x, grad)[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,6 +141,7 @@ def verbs(graph: Graph) -> dict[str, tuple[Verb, tuple[tuple[int, ...], ...]]]:
         "propagate": (lambda v, x: ops.propagate(graph, v, x), ((e,), (n, 2))),
         "propagate transposed": (lambda v, x: ops.propagate(graph, v, x, transpose=True), ((e,), (n, 2))),
         "score": (lambda q, k: ops.score(graph, q, k), ((n, 2), (n, 2))),
+        "pool": (lambda x: ops.pool(graph.neighbours, x), ((n, 2),)),
     }
     for over in SIDES:
         table[f"sum {over}"] = (lambda v, o=over: ops.group_sum(graph, v, o), ((e,),))
@@ -222,6 +248,8 @@ def test_refusals(small: Graph) -> None:
         (lambda: ops.attention(small, x, x), ShapeError, rf"heads.*\({n}, 2\)"),
         (lambda: ops.attention(small, x[None], x[None], activation="relu"), ArgumentError, "'relu'"),
         (lambda: ops.group_sum(small, v[1:]), ShapeError, f"{e - 1}"),
+        (lambda: ops.pool(small, x[1:]), ShapeError, rf"x must.*\({n - 1}, 2\)"),
+        (lambda: ops.pool(small.neighbours, x.half()), DtypeError, "float16"),
         (lambda: ops.spread(small, x), ShapeError, rf"\({n}, 2\)"),
         (lambda: ops.spread(small, v[:n], "both"), ArgumentError, "'both'"),
     ]

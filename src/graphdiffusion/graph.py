@@ -114,6 +114,17 @@ class Graph(Pattern):
         """PyG's ``(2, E)`` int64 edge index (sources, targets), in the order of edge fields."""
         return torch.stack([self.col.long(), self.row.long()])
 
+    @property
+    def neighbours(self) -> Pattern:
+        """The edges between two different nodes. A row or a column may be empty here."""
+
+        def make() -> Pattern:
+            kept = self.row != self.col
+            ends = (self.row[kept].long(), self.col[kept].long())
+            return Pattern(**Pattern.indices(*ends, self.rows, self.cols))
+
+        return self.once("neighbours", make)
+
     @cached_property
     def is_symmetric(self) -> bool:
         """True if every edge has its reverse, with the same weight."""

@@ -21,7 +21,7 @@ def lasting() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pattern:
     """The places of the non-zeros of a sparse ``rows × cols`` matrix, in both orders.
 
@@ -101,6 +101,9 @@ class Pattern:
                 if isinstance(value := getattr(self, f.name), Tensor)
             }
         return replace(self, derived={}, **moved)
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.rows} × {self.cols}, {self.num_edges} entries, {self.device})"
 
 
 def _pointer(sorted_index: Tensor, n: int) -> Tensor:

@@ -173,15 +173,28 @@ def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
         TERMS.forget(_Reading.__module__)
 
 
-def test_rivals_are_captured_and_equal_the_cpu() -> None:
-    for model in ("gat", "gcn", "mlp"):
-        config = Config(model=model, hidden=16, splits=3)
-        problem = load_problem(config)
-        losses = []
-        for device in ("cpu", "cuda"):
-            population = Population(problem.to(device), config, protocol(config, problem.data))
-            for _ in range(4):
-                population.step()
-            losses.append(population.loss.cpu().clone())
-        assert population.captured is not None and population.captured.graph is not None
-        torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-3)
+RIVALS = {
+    "gat": {},
+    "gcn": {},
+    "mlp": {},
+    "monet": {},
+    "sage-mean": {"model": "sage"},
+    "sage-max": {"model": "sage", "aggregator": "max"},
+    "gcn-residual": {"model": "gcn", "layers": 5, "residual": True},
+    "gat-rewired": {"model": "gat", "rewire": "ppr"},
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_rivals_are_captured_and_equal_the_cpu(name: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("GRAND_CACHE", str(tmp_path))
+    config = Config(hidden=16, splits=3, **{"model": name, **RIVALS[name]})
+    problem = load_problem(config)
+    losses = []
+    for device in ("cpu", "cuda"):
+        population = Population(problem.to(device), config, protocol(config, problem.data))
+        for _ in range(4):
+            population.step()
+        losses.append(population.loss.cpu().clone())
+    assert population.captured is not None and population.captured.graph is not None
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-3, atol=1e-3)

@@ -102,6 +102,23 @@ def test_groups(graph: Graph, over: str) -> None:
         close(getattr(kernels(), name)(graph, field, over), exact)
 
 
+@pytest.mark.parametrize("d", [1, 5, 16, 80, 128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pooling(graph: Graph, d: int, dtype: torch.dtype) -> None:
+    """With ties, empty rows and NaN; both kinds of kernels on the device, against torch's on the CPU."""
+    pattern = graph.neighbours
+    x, z = (draw(MEMBERS, NODES, d).to(dtype).mul(2).round() for _ in range(2))
+    x[0, 4, 0] = torch.nan
+    here, own, field = pattern.to("cpu"), x.cpu(), z.cpu()
+    exact = torch_backend.pool(here, own)
+    for made in (kernels(), torch_backend):
+        y = made.pool(pattern, x)
+        assert torch.equal(y.cpu().nan_to_num(99), exact.nan_to_num(99))
+        assert torch.equal(made.match(pattern, y, x, z).cpu(), torch_backend.match(here, exact, own, field))
+        back = made.match(pattern.transposed, x, y, z).cpu()
+        assert torch.equal(back, torch_backend.match(here.transposed, own, exact, field))
+
+
 @pytest.mark.parametrize("over", ["rows", "columns"])
 @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..training.summary import FIGURES, counted
-from .messages import command, say
+from .messages import command, draw, say
 from .tables import described_figures, print_facts, print_table
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def train_automatically(
 
     if resume and is_chosen(out):
         say("this run is finished.")
-        _draw(out)
+        draw("plot_choice", out)
         print_choice(out, read_summary(out))
         return
     pick_device(base.device)
@@ -53,16 +52,8 @@ def train_automatically(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
     )  # fmt: skip
-    _draw(out)
+    draw("plot_choice", out)
     print_choice(out, summary)
-
-
-def _draw(folder: Path) -> None:
-    """Figures beside the results, where matplotlib is at hand."""
-    if find_spec("matplotlib") is not None:
-        from ..report import plot_choice
-
-        plot_choice(folder)
 
 
 def evaluate_choice(folder: Path, root: str | None) -> None:
@@ -73,7 +64,7 @@ def evaluate_choice(folder: Path, root: str | None) -> None:
 
     runs, weights = crossed_runs(folder, root)
     for run in runs[1:]:
-        run.__dict__["data"] = runs[0].data  # read once for all
+        run.remember(runs[0].data)
     temperature, figures = assess_runs(runs, weights)
     found = read_summary(folder) | {"temperature": temperature, "figures": figures}
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
@@ -109,8 +100,8 @@ def about_data(base: Config, data: Data) -> list[str]:
         for k, number in rare_classes(data.y).items():
             name = names[k] if k < len(names) else str(k)
             found.append(
-                f"class {name!r} has {number} of at least {RARE} labels: it trains in every split and is "
-                "never validated. If it is a typing error, correct it."
+                f"class {name!r} has {counted(number, 'label')}, fewer than {RARE}: it trains in every "
+                "split and is never validated. If it is a typing error, correct it."
             )
     return found
 

@@ -7,6 +7,8 @@ import os
 import shlex
 import shutil
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,12 @@ from typing import Any
 def say(message: str) -> None:
     """One line on standard error."""
     print("grand:", " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+def draw(name: str, folder: Path) -> None:
+    """Pictures beside the results in a folder, by a function of the report, where matplotlib is at hand."""
+    if find_spec("matplotlib") is not None:
+        getattr(import_module("..report", __package__), name)(folder)
 
 
 def command() -> str:

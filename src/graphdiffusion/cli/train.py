@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
 import shlex
@@ -15,7 +14,7 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
-from .messages import command, say
+from .messages import command, draw, say
 from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def train(
         if not automatic and (unused := [name for name in own_graph if name in CHOICE]):
             raise ConfigError(
                 f"{', '.join(unused)} is for a choice of configurations on a graph of one's own, and this "
-                f"trains one ({settled.config.row}): leave it out, or leave out the options of the model."
+                f"trains {settled.config.row} alone: leave it out, or --quick and options of a model."
             )
         out = out or _new_folder(settled.config, plain)
         if holds_choice(out):
@@ -282,13 +281,13 @@ def _train(
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     problem = problem.to(device)
+    _rehearse(config, problem)
     kind = split_kind(config, problem.data)
     if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
         raise ConfigError(
             f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
             "leave it out, or choose the split."
         )
-    _rehearse(config, problem)
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
@@ -301,16 +300,8 @@ def _train(
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
         Trainer(problem, config, members, folder, watcher).run()
-        _draw(out)
+        draw("plot_run", out)
     print_summary(out, read_summary(out), plugins)
-
-
-def _draw(folder: Path) -> None:
-    """Curves beside the results, where matplotlib is at hand."""
-    if importlib.util.find_spec("matplotlib") is not None:
-        from ..report import plot_run
-
-        plot_run(folder)
 
 
 def _rehearse(config: Config, problem: Problem) -> None:

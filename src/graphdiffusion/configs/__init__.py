@@ -33,7 +33,8 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
     """The preset to use.
 
     Args:
-        data: Name of a data set, or a path; a graph without settings of its own takes ``own-<row>``.
+        data: Name of a data set, or a path; a graph without settings of its own takes ``own-<row>``, or
+            that of the model without its variant: ``own-gat`` for the row ``gat-rewired``.
         row: Name of the model, such as ``linear`` for the linear variant of GRAND.
         name: ``"auto"`` is the one for data and model, if there is one; ``"none"`` none; another name
             is that of a preset, or its ending, such as ``"paper"``.
@@ -47,7 +48,8 @@ def find_preset(data: str, row: str, name: str = "auto", split: str = "random") 
     own = f"{dataset_info(data).name.removesuffix('-embedded') if is_dataset(data) else 'own'}-{row}"
     if name == "auto":
         ending = "planetoid" if split == "authors" else split
-        return next((p for p in (f"{own}-{ending}", own, f"own-{row}") if p in known), None)
+        wanted = (f"{own}-{ending}", own, f"own-{row}", f"own-{row.partition('-')[0]}")
+        return next((p for p in wanted if p in known), None)
     for candidate in (name, f"{own}-{name}"):
         if candidate in known:
             return candidate

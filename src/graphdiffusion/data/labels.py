@@ -217,7 +217,7 @@ def note_truth(file: str, notes: list[str]) -> None:
 def note_few(names: Sequence[str], file: str, notes: list[str]) -> None:
     if len(names) < 2:
         found = f"all labels are {names[0]!r}" if names else "no node is labelled"
-        notes.append(f"{file}: {found}; at least two classes are needed to learn from")
+        notes.append(f"{file}: {found}: every answer will be the same")
 
 
 def _split(value: str) -> set[str]:

@@ -155,7 +155,7 @@ class Automatic:
             fitting = [size for size in (self.plan.size, *SIZES) if rest(size) <= left] or [SIZES[-1]]
             size = smaller(self.plan.size, fitting[0], rung)
             if size != self.plan.size:
-                self.plan = replace(self.plan, size=size)
+                self.plan = replace(self.plan, size=size, work=self.done + rest(size))
                 self.store(self.plan)
                 if self.progress is not None:
                     self.progress.plan(self.plan)
@@ -165,13 +165,14 @@ class Automatic:
         """The candidates in the ensemble, the largest weight first."""
         best = standings[0]
         equal = [s for s in standings if not s.failure and len(s.results) == len(best.results)]
-        answers = [standing.answers() for standing in equal]
-        nodes = answers[0][0]
-        same = [k for k, (own, _) in enumerate(answers) if torch.equal(own, nodes)]
-        task = best.runs[0].problem.task
-        weights = stacked(task, nodes, torch.stack([answers[k][1] for k in same]))
+        found = [standing.answers() for standing in equal]
+        nodes = found[0][0]
+        for own, _ in found:  # a model that cannot be integrated gives no answer
+            nodes = nodes[torch.isin(nodes, own)]
+        answers = torch.stack([answers[torch.isin(own, nodes)] for own, answers in found])
+        weights = stacked(best.runs[0].problem.task, nodes, answers)
         for place, weight in kept(weights, self.plan.size.chosen).items():
-            equal[same[place]].weight = weight
+            equal[place].weight = weight
         return sorted((s for s in equal if s.weight), key=lambda s: -s.weight)
 
     def _train(self, standing: Standing, name: str, rounds: Sequence[Member]) -> None:
@@ -180,7 +181,10 @@ class Automatic:
         try:
             standing.runs.append(self._fit(name, standing.candidate.config(self.base), rounds))
             nodes, answers = standing.answers()
-            standing.loss = float(standing.runs[0].problem.task.mean_loss(answers, nodes))
+            loss = float(standing.runs[0].problem.task.mean_loss(answers, nodes))
+            if not math.isfinite(loss):
+                raise SolverError("its answers for the validation nodes are not finite")
+            standing.loss = loss
         except (SolverError, NotEnoughMemory) as error:
             log.warning("candidate %s is left out: %s", standing.candidate.name, error)
             standing.failure = str(error)
@@ -206,9 +210,7 @@ class Automatic:
 
     def _load(self, path: Path) -> Run:
         run = load_run(path)
-        run.__dict__.update(
-            data=self.data, problem=self.problems.of(run.config)
-        )  # what it would read again
+        run.remember(self.data, self.problems.of(run.config))
         return run
 
 

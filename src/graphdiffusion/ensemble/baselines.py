@@ -18,7 +18,7 @@ from torch import Tensor
 from ..configs import read_preset
 from ..data import Split
 from ..nn import SparseFeatures
-from ..training.answers import Answer, mean_answer
+from ..training.answers import Answer, Visit, mean_answer
 from ..training.config import Config
 from ..training.figures import figures
 from ..training.population import Population
@@ -49,11 +49,11 @@ def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dic
 
 
 def _score(task: Task, answers: Sequence[Answer], part: str) -> float:
-    def visit_all(visit: Any) -> None:
+    def together(visit: Visit) -> None:
         for answer in answers:
             visit(answer)
 
-    nodes, mean = mean_answer(task, visit_all, part)
+    nodes, mean = mean_answer(task, together, part)
     return float(figures(task, nodes, mean)[FIGURES[task.metric]])
 
 
@@ -92,12 +92,12 @@ def _learnt(problem: Problem, model: Any, splits: Split, part: str) -> list[Answ
     for train, val, test in zip(splits.train.cpu(), splits.val.cpu(), splits.test.cpu(), strict=True):
         nodes = ((train | val) if part == "test" else train).numpy().nonzero()[0]
         asked = (test if part == "test" else val).numpy().nonzero()[0]
-        if task.name == "classification" and len(np.unique(y[nodes])) == 1:
-            model = DummyClassifier()  # logistic regression refuses a single class
+        single = task.name == "classification" and len(np.unique(y[nodes])) == 1
+        own = DummyClassifier() if single else model  # logistic regression refuses a single class
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is as good as it is
             warnings.simplefilter("ignore", UserWarning)  # a label that all training nodes have
-            answers = model.fit(x[nodes], y[nodes]).predict(x[asked])
+            answers = own.fit(x[nodes], y[nodes]).predict(x[asked])
         found.append(Answer(_output(task, asked, answers), _unit(task), val, test))
     return found
 

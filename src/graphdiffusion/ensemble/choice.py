@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
+from ..errors import ArgumentError
 from ..training.config import Config
 from ..training.problem import load_problem, pick_device, split_kind, splits_of
 from ..training.runs import Run
@@ -21,6 +23,8 @@ from .baselines import baselines
 from .folder import open_choice, write_plan, write_summary
 from .plan import Plan, make_plan, speed
 from .portfolio import KEPT, Candidate, portfolio
+
+log = logging.getLogger("graphdiffusion")
 
 
 def choose(
@@ -53,6 +57,8 @@ def choose(
         The content of ``summary.json``.
     """
     started = time.monotonic()
+    if candidates is not None and len({candidate.name for candidate in candidates}) < len(candidates):
+        raise ArgumentError("two candidates have one name: name each of them.")
     device = pick_device(base.device)
     kind = split_kind(base, data)
     refit = kind in ("shares", "folds") if refit is None else refit
@@ -79,8 +85,11 @@ def choose(
             runs |= {run: standing.weight * len(run.results) / members for run in own}
         temperature, figures = assess_runs(list(crossed), list(crossed.values()))
         problem = chosen[0].runs[0].problem
-        simple = baselines(automatic.problems, base, rounds) if plan.compare else {}
-        first = chosen[0]
+        simple = {}
+        if plan.compare and time.monotonic() - started < left:
+            simple = baselines(automatic.problems, base, rounds)
+        elif plan.compare:
+            log.warning("the time is spent: simple methods are not compared.")
         summary = {
             "data": base.data,
             "task": problem.task.name,
@@ -107,9 +116,9 @@ def choose(
                 }
                 for s in standings
             ],
-            "split": describe_split(first.candidate.config(base), problem, first.results),
+            "split": describe_split(chosen[0].candidate.config(base), problem, chosen[0].results),
             "refit": plan.refit,
-            "plan": {"work": plan.work, "size": asdict(automatic.plan.size)},
+            "plan": {"work": automatic.plan.work, "size": asdict(automatic.plan.size)},
             "nodes": problem.graph.num_nodes,
             "edges": problem.edges_before,
             "features": problem.in_channels,

@@ -55,7 +55,7 @@ class Plan:
     Attributes:
         candidates: The configurations, the most promising first.
         size: How much of them.
-        splits: Number of splits.
+        rounds: Trainings of a candidate in the race: one for each split, or several on the only one.
         refit: Whether the chosen ones are trained on all labels at last.
         compare: Whether simple methods are trained for comparison.
         work: Estimate of all trainings, in multiplications.
@@ -63,7 +63,7 @@ class Plan:
 
     candidates: list[Candidate]
     size: Size
-    splits: int
+    rounds: int
     refit: bool
     compare: bool
     work: float
@@ -77,13 +77,13 @@ class Plan:
         size = Size((int(first), int(others)), int(found["size"]["chosen"]), int(found["size"]["fits"]))
         candidates = [Candidate(str(c["name"]), dict(c["options"])) for c in found["candidates"]]
         flags = bool(found["refit"]), bool(found["compare"])
-        return cls(candidates, size, int(found["splits"]), *flags, float(found["work"]))
+        return cls(candidates, size, int(found["rounds"]), *flags, float(found["work"]))
 
     def __str__(self) -> str:
         first, others = self.size.race
-        parts = [counted(first, "configuration")]
-        if self.splits > 1:
-            parts[0] += f" on the first of {self.splits} splits, the best {others} on all"
+        parts = [f"{counted(first, 'configuration')} trained once"]
+        if self.rounds > 1:
+            parts[0] += f", the best {others} of them {self.rounds} times"
         parts.append(f"an ensemble of at most {self.size.chosen}")
         if self.refit:
             parts.append(f"{counted(self.size.fits, 'fit')} of each to all labels")
@@ -114,7 +114,7 @@ def make_plan(
     problem: Problem,
     base: Config,
     candidates: Sequence[Candidate],
-    splits: int,
+    rounds: int,
     refit: bool,
     compare: bool = True,
     most: float = math.inf,
@@ -123,15 +123,15 @@ def make_plan(
     most = min(most, WORK[problem.y.device.type])
     each = [fit_work(problem, c.config(base)) for c in candidates]
     for size in SIZES:
-        work = remaining(size, each, 0, splits, refit)
+        work = remaining(size, each, 0, rounds, refit)
         if work <= most:
             break
     first = min(size.race[0], len(candidates))
     size = Size((first, min(size.race[1], first)), min(size.chosen, first), size.fits)
-    return Plan(list(candidates[:first]), size, splits, refit, compare, work)
+    return Plan(list(candidates[:first]), size, rounds, refit, compare, work)
 
 
-def remaining(size: Size, each: Sequence[float], rung: int, splits: int, refit: bool) -> float:
+def remaining(size: Size, each: Sequence[float], rung: int, rounds: int, refit: bool) -> float:
     """Work of a plan from a rung of the race on.
 
     Args:
@@ -139,7 +139,7 @@ def remaining(size: Size, each: Sequence[float], rung: int, splits: int, refit: 
         rung: From 0; beyond the race there are the last fits alone.
     """
     total = 0.0
-    for place, (many, times) in enumerate(zip(size.race, (1, splits - 1), strict=True)):
+    for place, (many, times) in enumerate(zip(size.race, (1, rounds - 1), strict=True)):
         if place >= rung:
             # who goes on is not known yet: it may be the dearest ones
             chosen = each[:many] if place == rung else sorted(each[: size.race[rung]], reverse=True)[:many]

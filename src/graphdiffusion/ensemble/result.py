@@ -69,7 +69,7 @@ class Ensemble:
             return run.predict(data, number)
         if data is None:  # read once for all
             for run in self.runs:
-                run.__dict__["data"] = self.data
+                run.remember(self.data)
         each = zip(self.weights, self.runs, strict=True)
         parts = [weight * run.predict(data).double() for weight, run in each]
         return torch.stack(parts).sum(0).to(self.runs[0].task.dtype)

@@ -8,16 +8,16 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from ..training.answers import CAUTION
 from ..training.tasks import Task
 
-PENALTY = 3.0  # how many nodes' losses the distance from equal weights counts for
 SMALLEST = 0.05  # weights below it are not worth the trainings
 
 
 def stacked(task: Task, nodes: Tensor, answers: Tensor) -> list[float]:
     """Weights of several configurations: ``w ≥ 0`` with sum 1 that minimise
 
-        m · loss(Σ_k w_k p_k) + PENALTY · KL(w ‖ 1/K)
+        m · loss(Σ_k w_k p_k) + CAUTION · KL(w ‖ 1/K)
 
     with the mean loss over the ``m`` nodes. Few nodes tell little: then weights stay near to equal ones.
 
@@ -33,7 +33,7 @@ def stacked(task: Task, nodes: Tensor, answers: Tensor) -> list[float]:
         log = logits.log_softmax(0)
         mean = (log.exp()[:, None, None] * answers).sum(0)
         distance = (log.exp() * (log + np.log(count))).sum()
-        value = len(nodes) * task.mean_loss(mean, nodes) + PENALTY * distance
+        value = len(nodes) * task.mean_loss(mean, nodes) + CAUTION * distance
         value.backward()
         assert logits.grad is not None
         return float(value.detach()), logits.grad.numpy()

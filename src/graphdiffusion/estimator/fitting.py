@@ -112,7 +112,7 @@ def train(
             _train_one(config, data, folder, progress)
         ensemble = load_ensemble(folder)
     for run in ensemble.runs:
-        run.__dict__["data"] = data  # it cannot be read again
+        run.remember(data)  # it cannot be read again
     return ensemble, found
 
 

@@ -160,9 +160,11 @@ class Model(nn.Module):
             edges: Likewise.
             entries: Numbers in the features.
         """
-        widest = max((p.shape[0] for p in self.parameters() if p.dim() > 1), default=1)
+        widths = [p.shape[0] for p in self.parameters() if p.dim() > 1] or [1]
         weights = sum(p.numel() for p in self.parameters())
-        return 4 * (6 * weights + 3 * entries + 16 * nodes * widest + 4 * edges)
+        # each map keeps some states for the backward pass, and the widest is at work
+        states = 4 * sum(widths) + 12 * max(widths)
+        return 4 * (6 * weights + 3 * entries + nodes * states + 4 * edges)
 
     def at_fraction(self, state: Mapping[str, Tensor], fraction: Tensor) -> dict[str, Tensor]:
         """A state that gives at its own time what ``state`` gives at a fraction of it, ``(P,)``."""

@@ -1,4 +1,4 @@
-"""The sparse verbs: propagate, score, normalise, and the sums over rows and columns behind them.
+"""The sparse verbs: propagate, score, normalise, pool, and the sums over rows and columns behind them.
 
 All take leading member dimensions: node fields ``(..., n, d)``, edge fields ``(..., E)``. Leading
 dimensions broadcast, so one matrix may act on many states and many matrices on one state. They compute in
@@ -27,6 +27,7 @@ from .verbs import (
     diffuse,
     group_sum,
     normalise,
+    pool,
     propagate,
     score,
     sides,
@@ -43,6 +44,7 @@ __all__ = [
     "diffuse",
     "group_sum",
     "normalise",
+    "pool",
     "propagate",
     "score",
     "sides",

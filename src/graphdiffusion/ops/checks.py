@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
+from ..pattern import Pattern
 from .backends import has_triton
 
 _DTYPES = (torch.float32, torch.float64)
@@ -21,10 +22,12 @@ def check_edge_field(graph: Graph, values: Tensor, name: str) -> None:
     _check_dtype(values, name)
 
 
-def check_node_field(graph: Graph, x: Tensor, name: str, dtypes: tuple[torch.dtype, ...] = _DTYPES) -> None:
-    if x.dim() < 2 or x.shape[-2] != graph.num_nodes:
+def check_node_field(
+    graph: Pattern, x: Tensor, name: str, dtypes: tuple[torch.dtype, ...] = _DTYPES
+) -> None:
+    if x.dim() < 2 or x.shape[-2] != graph.cols:
         raise ShapeError(
-            f"{name} must have shape (..., {graph.num_nodes}, d), one row for each node of {graph}, "
+            f"{name} must have shape (..., {graph.cols}, d), one row for each node of {graph}, "
             f"got {tuple(x.shape)}."
         )
     if x.dtype not in dtypes:

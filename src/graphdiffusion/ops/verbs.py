@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
+from ..pattern import Pattern
 from .attention import Attend
 from .autocast import single
 from .backends import has_triton
@@ -15,12 +16,14 @@ from .checks import (
     check_choice,
     check_edge_field,
     check_heads,
+    check_node_field,
     check_node_values,
     check_pair,
     check_state,
 )
 from .functions import GroupSum, Normalise, Propagate, Score, Spread, broadcast, flat
 from .library import places, run
+from .pooling import Pool
 from .symmetric import Symmetric
 from .torch.pointwise import activate
 
@@ -166,6 +169,22 @@ def diffuse(
     if has_triton(x):  # the kernel subtracts x before it writes
         return _product(graph, values, x, transpose=False, less=True)
     return propagate(graph, values, x) - x
+
+
+def pool(graph: Pattern, x: Tensor) -> Tensor:
+    r"""Largest entries :math:`y_i = \max_j x_j` over the edges of each row, channel by channel.
+
+    Where several neighbours have the largest entry, the derivative is split evenly among them, as by
+    ``torch.amax`` and by PyG without torch-scatter.
+
+    Args:
+        graph: The graph, or ``graph.neighbours``, where no node is its own neighbour. An empty row gives 0.
+        x: Node field ``(..., n, d)``.
+    """
+    (x,) = single(x)
+    check_node_field(graph, x, "x")
+    out = run(Pool, places(graph), flat(x, x.shape[:-2], 2))
+    return out.reshape(*x.shape[:-2], *out.shape[-2:])
 
 
 def group_sum(graph: Graph, values: Tensor, over: Side = "rows") -> Tensor:

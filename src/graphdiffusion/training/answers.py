@@ -20,6 +20,10 @@ from .template import TASK
 # Temperatures lie between these. Beyond them validation has no error at all, or tells nothing.
 COLDEST, HOTTEST = 0.05, 20.0
 
+# Few nodes tell little of a temperature, or of weights: a penalty in units of one node's loss keeps them
+# near to what they would be without any.
+CAUTION = 3.0
+
 KEPT = 1 << 26  # bytes of outputs that are computed once and kept for the next pass
 
 
@@ -108,7 +112,9 @@ def mean_answer(task: Task, answers: Answers, part: str, temperature: float = 1.
 
 
 def fit_temperature(task: Task, answers: Answers) -> float:
-    """The temperature at which the mean answers on validation nodes have the least loss.
+    """The temperature T at which the mean answers on the m validation nodes are best: the least
+
+        m · loss + CAUTION · (log T)²
 
     Outputs are divided by it before they become probabilities. 1 where there are no validation nodes, or no
     probabilities.
@@ -133,7 +139,7 @@ def fit_temperature(task: Task, answers: Answers) -> float:
     def loss(log: float) -> float:
         own = shares * task.answers(outputs, {}, math.exp(log))
         mean = torch.zeros(len(known), task.outputs, dtype=torch.float64).index_add_(0, place, own)
-        return float(task.mean_loss(mean, known))
+        return len(known) * float(task.mean_loss(mean, known)) + CAUTION * log**2
 
     best = minimize_scalar(loss, bounds=(math.log(COLDEST), math.log(HOTTEST)), method="bounded")
     return float(math.exp(best.x)) if best.fun < loss(0.0) else 1.0

@@ -87,6 +87,12 @@ class Run:
         """The data made ready, on the device."""
         return load_problem(self.config, self.data).to(self._device)
 
+    def remember(self, data: Data, problem: Problem | None = None) -> None:
+        """Take the graph of the run, and what is made of it, from the caller: neither is read again."""
+        self.__dict__["data"] = data
+        if problem is not None:
+            self.__dict__["problem"] = problem
+
     def __getstate__(self) -> dict[str, Any]:
         """A copy or a pickle makes the problem again: it may lie on a device that is not there."""
         return {name: value for name, value in self.__dict__.items() if name != "problem"}

@@ -215,7 +215,8 @@ class Multilabel(Task):
         return (output / temperature).sigmoid()
 
     def mean_loss(self, answers: Tensor, nodes: Tensor) -> Tensor:
-        return binary_cross_entropy(answers, self._values[nodes].to(answers))
+        # a mean of probabilities may round to more than 1
+        return binary_cross_entropy(answers.clamp(0, 1), self._values[nodes].to(answers))
 
 
 def _mean_and_deviation(values: Tensor) -> tuple[Tensor, Tensor]:

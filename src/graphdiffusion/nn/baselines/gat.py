@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, cast
 
 import torch
@@ -81,6 +82,14 @@ class GAT(Model):
         heads = sum(cast(Attention, layer).vector.shape[-3] for layer in self.layers)
         return super().memory(nodes, edges, entries) + 24 * edges * heads
 
+    @classmethod
+    def row(cls, options: Mapping[str, Any]) -> str:
+        return "gat-rewired" if _rewired(options) else "gat"
+
+    @classmethod
+    def title(cls, options: Mapping[str, Any]) -> str:
+        return f"GAT-{options['rewire']}" if _rewired(options) else "GAT"
+
 
 class Attention(nn.Module):
     """One layer: dropout, a linear map, attention of every head, then a bias."""
@@ -115,3 +124,8 @@ class Attention(nn.Module):
         state = propagate(graph, values, state)
         state = state.mean(-3) if self.mean else state.transpose(-2, -3).flatten(-2)
         return state + self.bias.unsqueeze(-2)
+
+
+def _rewired(options: Mapping[str, Any]) -> bool:
+    """Whether the graph is rewired before training: the tables of the paper have a row for that."""
+    return options.get("rewire", "none") != "none"

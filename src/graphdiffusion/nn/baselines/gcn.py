@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast
 
@@ -28,6 +29,8 @@ class GCN(Model):
         \mathbf{X} \mathbf{W}^\top + \mathbf{b},
 
     with ReLU and dropout between them. :math:`\hat{\mathbf{A}}` has the self-loops that the graph is given.
+    With ``residual`` a convolution between two hidden layers adds to what it is given:
+    :math:`\operatorname{ReLU}(\mathbf{X}') + \mathbf{X}` (appendix B there, and section 5.2 of GRAND).
 
     Args:
         in_channels: Width of the features.
@@ -35,6 +38,7 @@ class GCN(Model):
         hidden: Width of the hidden layers.
         layers: Number of convolutions.
         dropout: Dropout before every convolution.
+        residual: Residual connections between the hidden layers.
     """
 
     members = capturable = takes_sparse = True
@@ -48,9 +52,11 @@ class GCN(Model):
         hidden: Annotated[int, Bounds(1)] = 64,
         layers: Annotated[int, Bounds(1, 1000)] = 2,
         dropout: Annotated[float, Bounds(0, 0.999)] = 0.5,
+        residual: bool = False,
     ) -> None:
         super().__init__()
         check_arguments(GCN, locals())
+        self.residual = residual
         widths = [in_channels, *[hidden] * (layers - 1), out_channels]
         self.layers = nn.ModuleList(Convolution(a, b) for a, b in pairwise(widths))
         self.dropout = Dropout(dropout)
@@ -69,13 +75,30 @@ class GCN(Model):
         state: Any = checked(x, first)
         key = drawn_key(state, self.training, first) if key is None else key
         weights = self.prepare(graph) if prepared is None else prepared
+        last = len(self.layers) - 1
         for place, layer in enumerate(self.layers):
-            if place:
-                state = relu(state)
+            given = state
             if self.training:
                 state = self.dropout(state, derive(key, place))
             state = layer(state, graph, weights)
+            if place < last:
+                state = relu(state)
+            if self.residual and 0 < place < last:
+                state = state + given
         return Output(state)
+
+    def warnings(self) -> list[str]:
+        if self.residual and len(self.layers) < 3:
+            return ["residual has no effect with fewer than 3 layers: there is one hidden layer at most."]
+        return []
+
+    @classmethod
+    def row(cls, options: Mapping[str, Any]) -> str:
+        return "gcn-residual" if options.get("residual") else "gcn"
+
+    @classmethod
+    def title(cls, options: Mapping[str, Any]) -> str:
+        return "GCN-residual" if options.get("residual") else "GCN"
 
 
 class Convolution(nn.Module):

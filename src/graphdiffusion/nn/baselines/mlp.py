@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast
 
@@ -44,6 +45,10 @@ class MLP(Model):
         widths = [in_channels, *[hidden] * (layers - 1), out_channels]
         self.layers = nn.ModuleList(Linear(a, b) for a, b in pairwise(widths))
         self.dropout = Dropout(dropout)
+
+    @classmethod
+    def row(cls, options: Mapping[str, Any]) -> str:
+        return "logistic" if options.get("layers") == 1 else "mlp"
 
     def work(self, nodes: int, edges: int, entries: int) -> float:
         return super().work(nodes, 0, entries)  # the graph is not used

@@ -8,5 +8,6 @@ differentiation are in :mod:`graphdiffusion.ops.functions`.
 
 from .groups import group_max, group_sum, normalise, normalise_backward, spread
 from .masks import dropout
+from .pooling import match, pool
 from .products import sddmm, spmm
 from .states import combine, combine_backward, dots

@@ -21,7 +21,7 @@ for _said in ("Sparse CSR tensor support is in beta", "Sparse invariant checks a
 TOGETHER = 2**22  # entries of all blocks in one call: their indices are held in memory
 
 
-def _csr(graph: Pattern, values: Tensor) -> Tensor:
+def csr(graph: Pattern, values: Tensor) -> Tensor:
     """The matrices with the values ``(L, E)`` as one, block-diagonal."""
     count = len(values)
     pointer, index = _blocks(graph, count)
@@ -44,7 +44,7 @@ def _blocks(graph: Pattern, count: int) -> tuple[Tensor, Tensor]:
     return graph.once(("blocks", count), make)
 
 
-def _pieces(graph: Pattern, count: int) -> Iterator[slice]:
+def pieces(graph: Pattern, count: int) -> Iterator[slice]:
     """Members and heads to take in one call: one call costs as much as a small product."""
     size = max(1, TOGETHER // max(1, graph.num_edges))
     for first in range(0, count, size):
@@ -66,8 +66,8 @@ def spmm(
     # addmm_ in place is the one form that neither copies nor clears the result
     shape = (len(x), graph.rows, x.shape[-1])
     out = x.new_empty(shape) if add is None else add[0][:, None, None] * add[1]
-    for piece in _pieces(graph, len(x)):
-        matrix, state = _csr(graph, values[piece]), x[piece].reshape(-1, x.shape[-1])
+    for piece in pieces(graph, len(x)):
+        matrix, state = csr(graph, values[piece]), x[piece].reshape(-1, x.shape[-1])
         out[piece].view(-1, x.shape[-1]).addmm_(matrix, state.contiguous(), beta=0 if add is None else 1)
     return out if minus is None else out.sub_(minus)
 
@@ -75,9 +75,9 @@ def spmm(
 def sddmm(graph: Pattern, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
     """``⟨q_i, k_j⟩`` on every edge: q, k ``(L, n, d)`` → ``(L, E)``; added to ``out`` if given."""
     parts = []
-    for piece in _pieces(graph, len(q)):
+    for piece in pieces(graph, len(q)):
         a, b = (v[piece].reshape(-1, v.shape[-1]).contiguous() for v in (q, k))
-        pattern = _csr(graph, q.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
+        pattern = csr(graph, q.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
         scores = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
         parts.append(scores.view(-1, graph.num_edges))
     scores = parts[0] if len(parts) == 1 else torch.cat(parts)

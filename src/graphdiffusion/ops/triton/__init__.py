@@ -14,6 +14,7 @@ from .groups import group_max, group_sum, spread
 from .linear import affine, weight_gradient
 from .masks import dropout
 from .normaliser import normalise, normalise_backward
+from .pooling import match, pool
 from .products import spmm
 from .scores import sddmm
 from .states import combine, combine_backward, dots
