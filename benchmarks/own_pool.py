@@ -28,8 +28,9 @@ POOL: dict[str, dict[str, Any]] = {
     "several-times": {**_TWICE, "mlp": True},
     "attention-symmetric": {**_ATTENTION, "over": "symmetric", "time": 4.0},
     "attention": {**_ATTENTION, "over": "columns", "time": 10.0, **_STRONG},
-    "features": _MLP,
-    "logistic": {**_MLP, "layers": 1, "dropout": 0.0, **_STRONG},
+    "features": {**_MLP, **_STRONG},
+    "features-light": _MLP,
+    "logistic": {**_MLP, "layers": 1, "dropout": 0.0, "rate": 0.05, "decay": 0.01},
     "gcn": {**_MLP, "model": "gcn"},
     "gat": {**_MLP, "model": "gat", "hidden": 8},
 }

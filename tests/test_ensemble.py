@@ -99,7 +99,7 @@ def test_a_plan_depends_on_the_graph_alone(mine, monkeypatch):
     assert works[0].size == Size((2, 2), 2, SIZES[0].fits)  # no more than there are
     assert works[-1].size == SIZES[-1] and len(works[-1].candidates) == 1
     assert str(plans[0]) == (
-        "8 configurations trained once, the best 4 of them 5 times; an ensemble of at most 4; "
+        "9 configurations trained once, the best 4 of them 5 times; an ensemble of at most 4; "
         "4 fits of each to all labels"
     )
     assert str(works[-1]).startswith("1 configuration trained once, the best 1 of them 5 times;")

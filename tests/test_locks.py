@@ -25,8 +25,8 @@ from graphdiffusion.training.storage import read_json
 
 PAIRS = 8
 OPTIONS = [
-    "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2", "--per-class", "4",
-    "--splits", "1", "--epochs", "100000", "--device", "cpu",
+    "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2",
+    "--split", "random", "--per-class", "4", "--splits", "1", "--epochs", "100000", "--device", "cpu",
 ]  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def test_results_of_two_processes_are_merged_one_after_the_other(tmp_path):
 def test_other_commands_are_refused_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_graph(Path("toy"))
-    small = ["--per-class", "4", "--epochs", "1", "--device", "cpu"]
+    small = ["--split", "random", "--per-class", "4", "--epochs", "1", "--device", "cpu"]
     with writing(Path("search")), writing(Path("run")), writing(Path("out/table2/cora-linear")):
         assert main(["tune", "toy", *small, "--out", "search"]) == 2
         assert main(["train", "toy", *small, "--out", "run"]) == 2

@@ -38,8 +38,8 @@ class Size:
 
 # from the largest to the smallest
 SIZES = (
-    Size((8, 4), 4, 4),
-    Size((8, 3), 3, 3),
+    Size((9, 4), 4, 4),
+    Size((9, 3), 3, 3),
     Size((6, 3), 3, 2),
     Size((5, 2), 2, 2),
     Size((3, 2), 2, 1),
