@@ -174,8 +174,9 @@ def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
 
 
 def test_rivals_are_captured_and_equal_the_cpu() -> None:
-    for model in ("gat", "gcn", "mlp"):
-        config = Config(model=model, hidden=16, splits=3)
+    own = {"cgnn": {"weights": True, "solver": "rk4"}, "gode": {"solver": "rk4"}}
+    for model in ("adalanczosnet", "cgnn", "gat", "gcn", "gde", "gode", "lanczosnet", "mlp"):
+        config = Config(model=model, hidden=16, splits=3, **own.get(model, {}))
         problem = load_problem(config)
         losses = []
         for device in ("cpu", "cuda"):

@@ -68,21 +68,22 @@ class AdaLanczosNet(LanczosNet):
         found = []
         for own, scale in zip(self.filters, self.long, strict=True):
             power = torch.linalg.matrix_power(matrix, scale)
-            upper = (
-                own(power.flatten(-2).unsqueeze(-2)).unflatten(-1, matrix.shape[-2:])[..., 0, :, :].triu()
-            )
+            entries = own(power.flatten(-2).unsqueeze(-2)).squeeze(-2)
+            upper = entries.unflatten(-1, matrix.shape[-2:]).triu()
             found.append(upper + upper.triu(1).mT)
         return values, basis, [torch.stack(found, -3)] * len(self.layers)
 
     def affinity(self, x: Features, graph: Graph) -> Tensor:
         """S as an edge field ``(..., E)``."""
-        f = self.kernel(x)
-        f = f - f.detach().mean(-2, keepdim=True)  # changes no distance, and less is lost to rounding
+        raw = self.kernel(x)
+        f = raw - raw.detach().mean(-2, keepdim=True)  # changes no distance, and less is lost to rounding
         size = f.square().sum(-1)
         ends = spread(graph, size, "rows") + spread(graph, size, "columns")
         distance = (ends - 2 * score(graph, f, f)).clamp_min(0)
-        # equal features everywhere: all weights are 1
-        unit = distance.mean(-1, keepdim=True).clamp_min(torch.finfo(f.dtype).tiny)
+        # distances that are nothing but rounding, of f or of the sums, count as 0
+        blur = 100 * torch.finfo(f.dtype).eps
+        floor = blur * (size + blur * raw.square().sum(-1)).detach().mean(-1, keepdim=True)
+        unit = torch.maximum(distance.mean(-1, keepdim=True), floor.clamp_min(torch.finfo(f.dtype).tiny))
         return normalise(graph, -distance / unit, graph.weight, over="symmetric")
 
     def work(self, nodes: int, edges: int, entries: int) -> float:

@@ -39,8 +39,9 @@ class CGNN(GraphODE):
 
     This is the equation of the `authors' code <https://github.com/DeepGraphLearning/ContinuousGNN>`_. The
     paper has :math:`\tfrac12\boldsymbol\alpha(\mathbf{I} + \hat{\mathbf{A}}) - \mathbf{I}` in place of
-    :math:`\tfrac12\boldsymbol\alpha(\hat{\mathbf{A}} - \mathbf{I})`. Also from the code: no gradient goes
-    through the source E, and with weights as many zero channels are added for the integral.
+    :math:`\tfrac12\boldsymbol\alpha(\hat{\mathbf{A}} - \mathbf{I})`. As in the code, no gradient goes
+    through the source E. The zero channels that the code adds are left out: U starts as the identity, so
+    that they stay zero and have no gradient.
 
     Args:
         in_channels: Width of the features.
@@ -106,28 +107,28 @@ class CGNN(GraphODE):
         if self.training:
             state = self.input_dropout(state, derive(key, 0))
         solution = self.integral(self.encoder(state), graph, matrix, key, check)
-        state = relu(self.equation.read(solution.state))
+        state = relu(solution.state)
         if self.training:
             state = self.dropout(state, derive(key, 1))
         return Output(self.decoder(state), None, solution.stats.evaluations, solution.stats.failures)
 
-    def evaluation_work(self, nodes: int, edges: int) -> float:
-        wide = self.equation.width
-        return edges * wide + (0 if self.equation.basis is None else nodes * wide * wide)
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        classes, wide = self.decoder.weight.shape
+        mixing = 0 if self.equation.basis is None else nodes * wide * wide
+        return float(entries * wide + nodes * wide * classes + self.evaluations * (edges * wide + mixing))
 
 
 class Propagation(Equation):
-    """The equation of CGNN. With weights the state has as many channels again, zero at the start."""
+    """The equation of CGNN."""
 
     members = capturable = True
 
     def __init__(self, channels: int, nodes: int | None, weights: bool, alpha: float) -> None:
         super().__init__()
-        self.start, self.channels = math.log(alpha / (1 - alpha)), channels
-        self.width = 2 * channels if weights else channels
-        self.alpha = nn.Parameter(torch.empty(nodes or 1, 1))
-        self.basis = nn.Parameter(torch.empty(self.width, self.width)) if weights else None
-        self.scales = nn.Parameter(torch.empty(self.width)) if weights else None
+        self.start = math.log(alpha / (1 - alpha))
+        self.alpha = nn.Parameter(torch.empty(nodes or 1, 1))  # before the sigmoid
+        self.basis = nn.Parameter(torch.empty(channels, channels)) if weights else None  # U
+        self.scales = nn.Parameter(torch.empty(channels)) if weights else None  # m
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -136,17 +137,11 @@ class Propagation(Equation):
             nn.init.eye_(self.basis)
             nn.init.ones_(self.scales)
 
-    def lift(self, x0: Tensor) -> Tensor:
-        return nn.functional.pad(x0, (0, self.width - self.channels))
-
-    def read(self, state: Tensor) -> Tensor:
-        return state[..., : self.channels]
-
     def derivative(self, context: Context) -> Tensor:
         x, matrix = context.x, context.attention
         assert matrix is not None
         change = torch.sigmoid(self.alpha) / 2 * (propagate(context.graph, matrix, x) - x)
-        change = change + self.lift(context.x0.detach())
+        change = change + context.x0.detach()
         if self.basis is None or self.scales is None:
             return change
         mixing = (self.basis * self.scales.clamp(0, 1).unsqueeze(-2)) @ self.basis.mT
@@ -164,5 +159,5 @@ class Propagation(Equation):
         return self.alpha.dim() > 2
 
     def memory(self, nodes: int, edges: int, channels: int) -> int:
-        # the change before α; with weights the wider state, and its product with W
-        return 4 * nodes * (channels if self.basis is None else 4 * channels)
+        mixing = 0 if self.basis is None else 4 * channels**2
+        return 4 * (nodes * (channels + 2) + mixing)  # the change before α, and W

@@ -38,7 +38,7 @@ class GDE(GraphODE):
         out_channels: Number of classes.
         hidden: Channels of the state.
         time: Integration time T.
-        solver: Scheme by name, or a :class:`~graphdiffusion.solvers.Solver`.
+        solver: Scheme by name, or a :class:`~graphdiffusion.solvers.Solver`; auto: dopri5.
         dropout: Dropout of the input features.
         field_dropout: Dropout before both convolutions of the right-hand side, the same for all times.
         how: Further arguments of :class:`GraphODE`.
@@ -53,7 +53,7 @@ class GDE(GraphODE):
         *,
         hidden: Annotated[int, Bounds(1)] = 64,
         time: Annotated[float, Bounds(0)] = 1.0,
-        solver: Annotated[str | Solver, Named(SOLVERS)] = "rk4",
+        solver: Annotated[str | Solver, Named(SOLVERS, automatic=("dopri5",))] = "rk4",
         dropout: Annotated[float, Bounds(0, 0.999)] = 0.4,
         field_dropout: Annotated[float, Bounds(0, 0.999)] = 0.9,
         **how: Any,
@@ -82,9 +82,10 @@ class GDE(GraphODE):
         logits = self.decoder(solution.state, graph, weights)
         return Output(logits, None, solution.stats.evaluations, solution.stats.failures)
 
-    def evaluation_work(self, nodes: int, edges: int) -> float:
-        wide = self.diffusion.channels
-        return 2 * wide * (nodes * wide + edges)
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        classes, wide = self.decoder.linear.weight.shape
+        outside = entries * wide + nodes * wide * classes + edges * (wide + classes)
+        return float(outside + self.evaluations * 2 * wide * (nodes * wide + edges))
 
 
 class ConvolutionField(Equation):

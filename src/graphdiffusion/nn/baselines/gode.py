@@ -104,9 +104,11 @@ class GODE(GraphODE):
         outside = (self.encoder.memory(nodes, edges), self.decoder.memory(nodes, edges))
         return super().memory(nodes, edges, entries) + sum(outside)
 
-    def evaluation_work(self, nodes: int, edges: int) -> float:
-        field = cast(Bijective, self.diffusion.equation)
-        return field.first.work(nodes, edges) + field.second.work(nodes, edges)
+    def work(self, nodes: int, edges: int, entries: int) -> float:
+        field, wide = cast(Bijective, self.diffusion.equation), self.diffusion.channels
+        outside = self.encoder.work(entries, edges) + self.decoder.work(nodes * wide, edges)
+        inside = sum(layer.work(nodes * wide // 2, edges) for layer in (field.first, field.second))
+        return float(outside + self.evaluations * inside)
 
 
 class Bijective(Equation):
@@ -167,10 +169,11 @@ class Layer(nn.Module):
             return self.map(x, graph, key)
         return self.map(self.dropout(x, key) if self.training else x, graph, matrix)
 
-    def work(self, nodes: int, edges: int) -> float:
-        wide, inputs = self.map.linear.weight.shape[-2:]
+    def work(self, entries: int, edges: int) -> int:
+        """Multiplications for an input of so many entries."""
+        wide = self.map.linear.weight.shape[-2]
         # softmax and dropout cost as much as some tens of multiplications an edge and head
-        return nodes * wide * inputs + edges * (3 * wide + 64 * self.heads if self.kind == "gat" else wide)
+        return entries * wide + edges * (3 * wide + 64 * self.heads if self.kind == "gat" else wide)
 
     def memory(self, nodes: int, edges: int) -> int:
         wide = self.map.linear.weight.shape[-2]

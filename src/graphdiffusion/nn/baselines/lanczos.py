@@ -15,7 +15,6 @@ from ...ops import propagate
 from ...options import split_names
 from ..modules import Features, Linear
 
-EXHAUSTED = 1e3  # a new direction shorter than so many units of rounding is none
 LARGEST = 1000  # of the scales
 
 
@@ -30,7 +29,8 @@ def lanczos(product: Callable[[Tensor], Tensor], starts: Tensor) -> tuple[Tensor
         product: :math:`q \mapsto S q` for ``(..., n, 1)``, S symmetric with a norm of at most 1.
         starts: ``(n, K)``, of full rank, with K ≤ n.
     """
-    tolerance = EXHAUSTED * torch.finfo(starts.dtype).eps
+    # the rounding of a residual over the smallest β so far; the gradient of a direction grows like 1/β
+    tolerance = math.sqrt(torch.finfo(starts.dtype).eps)
     basis = _unit(starts[:, :1])
     diagonal, beside = [], []
     for k in range(starts.shape[-1]):
@@ -123,8 +123,9 @@ class Perceptron(nn.Module):
 
 def scales(text: str, name: str) -> tuple[int, ...]:
     """Different whole numbers, with commas between them, in order."""
-    found = [int(part) for part in split_names(text) if part.isdecimal() and int(part) <= LARGEST]
-    if not found or len(set(found)) < len(split_names(text)):
+    given = split_names(text)
+    found = {int(part) for part in given if part.isdecimal() and len(part) <= 4}
+    if not found or len(found) < len(given) or max(found) > LARGEST:
         raise ArgumentError(
             f"{name} must be different whole numbers from 0 to {LARGEST} with commas between them, got "
             f"{text!r}."

@@ -21,7 +21,7 @@ class GraphODE(Continuous):
         channels: Width of the state.
         equation: The right-hand side.
         time: Integration time T.
-        solver: Scheme by name, or a :class:`~graphdiffusion.solvers.Solver`.
+        solver: Scheme by name, or a :class:`~graphdiffusion.solvers.Solver`; auto: dopri5.
         gradient: How gradients are computed.
         adjoint_rtol: Relative tolerance of the adjoint.
         adjoint_atol: Absolute tolerance of the adjoint.
@@ -37,7 +37,7 @@ class GraphODE(Continuous):
         equation: Equation,
         *,
         time: Annotated[float, Bounds(0)] = 1.0,
-        solver: Annotated[str | Solver, Named(SOLVERS)] = "dopri5",
+        solver: Annotated[str | Solver, Named(SOLVERS, automatic=("dopri5",))] = "auto",
         gradient: Literal["backprop", "checkpoint", "adjoint"] | Adjoint = "backprop",
         adjoint_rtol: Annotated[float, Bounds(0)] = 1e-4,
         adjoint_atol: Annotated[float, Bounds(0)] = 1e-6,
@@ -61,17 +61,7 @@ class GraphODE(Continuous):
         weights = sum(p.numel() for p in self.parameters())
         return self.diffusion.memory(nodes, edges) + 4 * (3 * entries + 6 * weights + 4 * edges)
 
-    def work(self, nodes: int, edges: int, entries: int) -> float:
-        layer = self.diffusion
-        inside = {id(p) for p in layer.parameters()}
-        maps = [p for p in self.parameters() if p.dim() > 1 and id(p) not in inside]
-        first, *later = maps
-        outside = entries * first.shape[0] + nodes * sum(p.numel() for p in later)
-        products = edges * sum(p.shape[0] for p in maps)
-        return float(
-            outside + products + layer.solver.held(layer.initial_time) * self.evaluation_work(nodes, edges)
-        )
-
-    def evaluation_work(self, nodes: int, edges: int) -> float:
-        """Multiplications of one evaluation of the right-hand side, roughly."""
-        raise NotImplementedError
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the right-hand side in a forward pass, roughly."""
+        return self.diffusion.solver.held(self.diffusion.initial_time)
