@@ -276,6 +276,28 @@ def test_members_equal_each_alone(name: str, mode: str) -> None:
             torch.testing.assert_close(a[k], b, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_members_with_horizons_of_their_own(mode: str) -> None:
+    """Buffers of the equation are those of the member in the backward pass, too."""
+    graph, solver = make_graph("random"), RK4(0.1)
+    models = [
+        Model(Diffusion(TimeVarying(make_diffusivity("dot/sqrt", seed=s), horizon, 3)), graph)
+        for s, horizon in enumerate((0.4, 1.7))
+    ]
+    for s, model in enumerate(models):
+        scatter_parameters(model, s)
+    parameters, buffers = stack_module_state(models)  # type: ignore[arg-type]
+    learnt = {k: v for k, v in parameters.items() if v.requires_grad}
+    x = normal(2, graph.num_nodes, 3)
+    together = functional_call(models[0], {**parameters, **buffers}, (x, 0.5, solver, mode))
+    found = torch.autograd.grad(together.sin().sum(), list(learnt.values()))
+    for k, model in enumerate(models):
+        own = [p for p in model.parameters() if p.requires_grad]
+        alone = torch.autograd.grad(model(x[k], 0.5, solver, mode).sin().sum(), own)
+        for a, b in zip(found, alone, strict=True):
+            torch.testing.assert_close(a[k], b, rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize("learnt", [True, False])
 def test_a_backward_pass_that_fails_names_its_member(learnt: bool) -> None:
     graph = make_graph("random")

@@ -174,8 +174,13 @@ def test_a_term_that_reads_from_the_device_is_not_captured() -> None:
 
 
 RIVALS = {
+    "adalanczosnet": {},
+    "cgnn": {"weights": True, "solver": "rk4"},
     "gat": {},
     "gcn": {},
+    "gde": {},
+    "gode": {"solver": "rk4"},
+    "lanczosnet": {},
     "mlp": {},
     "monet": {},
     "sage-mean": {"model": "sage"},

@@ -311,7 +311,8 @@ def _rehearse(config: Config, problem: Problem) -> None:
     from ..training.problem import member_splits
 
     require_room(problem, config)
-    for sentence in build_model(config, problem.in_channels, problem.out_channels, 0).warnings():
+    model = build_model(config, problem.in_channels, problem.out_channels, 0, problem.num_nodes)
+    for sentence in model.warnings():
         say(sentence)
     for first in {member.split: member for member in protocol(config, problem.data)}.values():
         member_splits(config, problem.data, [first])

@@ -92,7 +92,7 @@ class Plan:
 
 def epoch_work(problem: Problem, config: Config) -> float:
     """Multiplications of one epoch, training and validation, roughly."""
-    model = model_template(config, problem.in_channels, problem.out_channels)
+    model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
     entries = feature_entries(problem, model)
     return 4.0 * model.work(nodes, edges, entries)  # two passes, and the backward pass costs two

@@ -24,6 +24,8 @@ class Context:
             none; ``None`` where no labels were given.
         attention: A as an edge field ``(..., E)``: where it is fixed, or where a term declares that it
             needs it.
+        key: Source of random numbers, int64, one for each member; ``None`` where the model gives none. It
+            is the same in the whole integral: what is drawn anew at each evaluation has no solution.
     """
 
     graph: Graph
@@ -33,6 +35,7 @@ class Context:
     mask: Tensor | None = None
     observed: Tensor | None = None
     attention: Tensor | None = None
+    key: Tensor | None = None
 
     def at(self, **changes: Any) -> Context:
         """The same with other values of some attributes."""

@@ -141,7 +141,7 @@ class Flow:
 
     equation: Equation
     context: Context
-    parameters: dict[str, Tensor] | None = None  # in place of the equation's own
+    parameters: dict[str, Tensor] | None = None  # and buffers, in place of the equation's own
 
     def __call__(self, t: Tensor | None, x: Tensor) -> Tensor:
         return self._ask("derivative", self.context.at(t=t, x=x))
@@ -217,8 +217,10 @@ class Flow:
     def rebound(self, tensors: Sequence[Tensor]) -> Flow:
         """The same flow on other values of :attr:`tensors`, given in the same order."""
         left = iter(tensors)
-        own = self.equation.named_parameters()
-        parameters = {name: next(left) if p.requires_grad else p for name, p in own}
+        learnt = {name: next(left) for name, p in self.equation.named_parameters() if p.requires_grad}
+        # buffers too: in a population they are those of the members, and swapped out like parameters
+        own = {**dict(self.equation.named_parameters()), **dict(self.equation.named_buffers())}
+        parameters = (self.parameters or own) | learnt
         changed = {
             name: next(left)
             for name, (v, _) in self._outside().items()

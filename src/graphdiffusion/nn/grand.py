@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,15 +15,16 @@ from ..errors import ArgumentError
 from ..graph import SELF_LOOPS, Graph
 from ..ops.noise import derive
 from ..options import Bounds, check_arguments
-from .base import MODELS, Model, Output, checked, drawn_key
-from .diffusion import SHORTEST, GraphDiffusion
-from .modules import BatchNorm, Dropout, Features, Linear, shallow
+from .base import MODELS, Output, checked, drawn_key
+from .continuous import Continuous
+from .diffusion import GraphDiffusion
+from .modules import BatchNorm, Dropout, Features, Linear
 
 TITLES = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
 
 
 @MODELS.register("grand")
-class GRAND(Model):
+class GRAND(Continuous):
     r"""Graph neural diffusion for node classification (appendix C),
 
     .. math:: \mathbf{Y} = \psi(\mathbf{X}(T)), \quad \mathbf{X}(0) = \phi(\mathbf{X}_\mathrm{in}),
@@ -165,48 +166,10 @@ class GRAND(Model):
             state = self.dropout(state, derive(key, 1))
         return self.decoder(state)
 
-    @property
-    def members(self) -> bool | None:  # type: ignore[override]
-        """Encoder and decoder take members; the equation says whether it does."""
-        return self.diffusion.equation.members
-
-    @property
-    def needs_observed(self) -> bool:  # type: ignore[override]
-        return self.diffusion.equation.needs_observed
-
-    @property
-    def capturable(self) -> bool:  # type: ignore[override]
-        """Whether the scheme needs no look at the device, nor the gradient; foreign equations may."""
-        layer = self.diffusion
-        own = bool(self.members) and layer.equation.capturable
-        if layer.solver.follows_rate:
-            own = own and bool(torch.isfinite(layer.equation.bound()).all())
-        return own and layer.solver.captures and layer.gradient == "backprop"
-
-    def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
-        layer = self.diffusion
-        time = layer.time.detach().double()
-        span = (time + reach).clamp_min(SHORTEST) if layer.learn_time else time
-        rate = layer.equation.bound(reach[:, None, None])[..., 0, 0]
-        return layer.solver.capacity(span * furthest, rate)
-
-    def learns_capacity(self) -> bool:
-        layer = self.diffusion
-        return layer.learn_time or (layer.solver.follows_rate and layer.equation.learns_rate())
-
-    def with_capacity(self, room: int) -> Self:
-        other = shallow(self)
-        other.diffusion = self.diffusion.with_capacity(room)
-        return other
-
     def memory(self, nodes: int, edges: int, entries: int) -> int:
         weights = sum(p.numel() for p in self.parameters())
         read = 4 * self.readout * nodes * self.diffusion.channels  # beside each other, ReLU, dropout
         return self.diffusion.memory(nodes, edges) + 4 * (3 * entries + 6 * weights + read)
-
-    def at_fraction(self, state: Mapping[str, Tensor], fraction: Tensor) -> dict[str, Tensor]:
-        time = state["diffusion.time"]
-        return {**state, "diffusion.time": time * fraction.to(time.dtype)}
 
     def work(self, nodes: int, edges: int, entries: int) -> float:
         layer, hidden = self.diffusion, self.encoder.weight.shape[0]
@@ -220,12 +183,6 @@ class GRAND(Model):
         return float(
             entries * hidden + nodes * (weights + 8 * hidden) + each * steps * edges * layer.channels
         )
-
-    def time_of(self, state: Mapping[str, Tensor]) -> float | None:
-        return float(state["diffusion.time"])
-
-    def warnings(self) -> list[str]:
-        return self.diffusion.warnings()
 
     @classmethod
     def row(cls, options: Mapping[str, Any]) -> str:

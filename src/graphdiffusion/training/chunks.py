@@ -70,9 +70,8 @@ class RunFolder:
             own = [r.member for r in results]
             if not own or own != list(members[place : place + len(own)]):
                 raise DataError(f"{path} holds other members than those of this run: {_MEND_CHUNK}.")
-            wanted = stacked_template(
-                config, problem.in_channels, type(problem.task), problem.out_channels, own
-            )
+            sizes = (problem.in_channels, type(problem.task), problem.out_channels, problem.num_nodes)
+            wanted = stacked_template(config, *sizes, own)
             check_tensors(path, states, wanted, _MEND_CHUNK)
             check_finite(path, states, _MEND_CHUNK)
             found.append(results)

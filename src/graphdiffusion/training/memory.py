@@ -72,7 +72,7 @@ def require_room(problem: Problem, config: Config) -> None:
     """
     device = problem.y.device
     try:
-        model = model_template(config, problem.in_channels, problem.out_channels)
+        model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -94,7 +94,7 @@ def require_room(problem: Problem, config: Config) -> None:
 
 def member_bytes(problem: Problem, config: Config) -> int:
     """Estimate of what one member holds during a training step, in bytes."""
-    model = model_template(config, problem.in_channels, problem.out_channels)
+    model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
     nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
     entries = feature_entries(problem, model)
     sweep = 4 * nodes * problem.out_channels * config.sweep_points if config.sweep else 0

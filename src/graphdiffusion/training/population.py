@@ -46,7 +46,7 @@ class Population:
         device = problem.y.device
         each = member_configs(config, members)
         models = [
-            build_model(c, problem.in_channels, problem.out_channels, m.init)
+            build_model(c, problem.in_channels, problem.out_channels, m.init, problem.num_nodes)
             for c, m in zip(each, members, strict=True)
         ]
         self.stack = Stack(models, device, config.model_key)

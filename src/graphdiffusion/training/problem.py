@@ -76,6 +76,10 @@ class Problem:
     def y(self) -> Tensor:
         return self.task.y
 
+    @property
+    def num_nodes(self) -> int:
+        return self.graph.num_nodes
+
     def to(self, device: torch.device | str) -> Problem:
         return Problem(
             self.data, self.x.to(device), self.task.to(device), self.graph.to(device), self.scaling,

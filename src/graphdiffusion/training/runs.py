@@ -106,7 +106,8 @@ class Run:
         """The model of a member (by default the best) in evaluation mode."""
         result = self._result(member)
         config = self.config.replace(**result.options)
-        model = build_model(config, self.in_channels, len(self.names), result.init)
+        sizes = (self.in_channels, len(self.names), result.init, self.summary["nodes"])
+        model = build_model(config, *sizes)
         own = {name: value for name, value in self._state(result).items() if not name.startswith(TASK)}
         model.load_state_dict(own, strict=True)
         return model.to(self._device).eval()
@@ -245,7 +246,8 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
             raise ValueError("its temperature is not that of summary.json")
         scales = {name: states.pop(name) for name in list(states) if name.startswith(PREFIX)}
         try:  # without memory, whatever the counts are
-            wanted = stacked_template(config, features, task, outputs, [r.member for r in results])
+            own = [r.member for r in results]
+            wanted = stacked_template(config, features, task, outputs, summary["nodes"], own)
         except RuntimeError:
             raise ValueError("its tensors would be too large") from None
     check_tensors(path, states, wanted)

@@ -153,7 +153,7 @@ def summarise(
     problem: Problem, config: Config, results: Sequence[Result], seconds: float
 ) -> dict[str, Any]:
     """The content of ``summary.json``: accuracies in percent, sizes, time and versions."""
-    model = model_template(config, problem.in_channels, problem.out_channels)
+    model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
     loops = int((problem.graph.row == problem.graph.col).sum())
     return {
         "data": config.data,

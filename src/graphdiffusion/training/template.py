@@ -28,13 +28,20 @@ _CALLED = (
 )  # fmt: skip
 
 
-def build_model(config: Config, in_channels: int, classes: int, seed: int) -> Model:
-    """The model of a configuration with the weights of a seed; torch's own generator is left alone."""
+def build_model(
+    config: Config, in_channels: int, classes: int, seed: int, num_nodes: int | None = None
+) -> Model:
+    """The model of a configuration with the weights of a seed; torch's own generator is left alone.
+
+    Args:
+        num_nodes: Nodes of the graph, for a model with parameters of each.
+    """
     available: dict[str, Any] = {
         "in_channels": in_channels,
         "out_channels": classes,
         "label_channels": classes if config.label_rate > 0 else 0,
         "self_loops": config.self_loops,
+        "num_nodes": num_nodes,
     }
     cls = config.model_class
     taken = {name: value for name, value in available.items() if name in arguments_of(cls)}
@@ -50,10 +57,10 @@ def build_model(config: Config, in_channels: int, classes: int, seed: int) -> Mo
 
 
 @lru_cache(maxsize=256)
-def model_template(config: Config, in_channels: int, classes: int) -> Model:
+def model_template(config: Config, in_channels: int, classes: int, num_nodes: int | None = None) -> Model:
     """The model without memory for its tensors: their names, shapes and dtypes alone."""
     with torch.device("meta"):
-        return build_model(config, in_channels, classes, 0)
+        return build_model(config, in_channels, classes, 0, num_nodes)
 
 
 def structure(config: Config) -> tuple[Any, ...]:
@@ -64,10 +71,11 @@ def structure(config: Config) -> tuple[Any, ...]:
 
 
 def stacked_template(
-    config: Config, in_channels: int, task: type[Task], outputs: int, members: Sequence[Member]
-) -> dict[str, Tensor]:
+    config: Config, in_channels: int, task: type[Task], outputs: int, num_nodes: int,
+    members: Sequence[Member],
+) -> dict[str, Tensor]:  # fmt: skip
     """The stacked states of some members, without memory."""
-    model = model_template(config.replace(**members[0].options), in_channels, outputs)
+    model = model_template(config.replace(**members[0].options), in_channels, outputs, num_nodes)
     each = model.state_dict() | {
         f"{TASK}{name}": torch.empty(outputs, dtype=torch.float64) for name in task.stored
     }
