@@ -16,7 +16,7 @@ from graphdiffusion.data import open_data
 from graphdiffusion.errors import ConfigError, DataError, SolverError
 from graphdiffusion.experiments import Plan, Range, Trial, read_space
 from graphdiffusion.experiments.paper import ROWS
-from graphdiffusion.experiments.presets import preset_text
+from graphdiffusion.experiments.presets import preset_config, preset_text
 from graphdiffusion.experiments.race import Workshop, race, rungs, scores, survivors
 from graphdiffusion.experiments.record import SEARCH_SEEDS
 from graphdiffusion.experiments.search import search
@@ -42,20 +42,20 @@ def config(graph):
     return Config(data=str(graph), **SMALL)
 
 
-def test_spaces_of_the_variants():
-    for variant in ROWS:
-        space = read_space(variant)
-        trials = draw_trials(Config(variant=variant), space, 40, 8, 0)
-        assert trials[0].config == Config(variant=variant)
-        assert 2 <= len({t.family for t in trials}) <= 8
-        assert any(name in Config().per_member for name in space)
-        for name, allowed in space.items():
-            values = {getattr(t.config, name) for t in trials[1:] if hasattr(t.config, name)}
-            if isinstance(allowed, Range):
-                low, high = allowed.bounds(getattr(Config(), name))
-                assert all(low * 0.999 <= v <= high * 1.001 for v in values) and len(values) > 1
-            else:
-                assert values <= {*allowed, default(name)}
+@pytest.mark.parametrize("row", ROWS)
+def test_spaces_of_the_models(row):
+    space, start = read_space(row), preset_config("cora", row, "start")
+    trials = draw_trials(start, space, 40, 8, 0)
+    assert trials[0].config == start
+    assert 2 <= len({t.family for t in trials}) <= 8
+    assert any(name in start.per_member for name in space)
+    for name, allowed in space.items():
+        values = {getattr(t.config, name) for t in trials[1:] if hasattr(t.config, name)}
+        if isinstance(allowed, Range):
+            low, high = allowed.bounds(getattr(start, name))
+            assert all(low * 0.999 <= v <= high * 1.001 for v in values) and len(values) > 1
+        else:
+            assert values <= {*allowed, default(name), getattr(start, name, None)}
 
 
 def test_trials_can_be_added(config):
