@@ -62,7 +62,7 @@ def test_classes_that_share_an_option_agree_on_it():
     ("options", "says"),
     [
         ({"solver": "rk4", "rtol": 1e-3}, "rtol is an option of solver dopri5, "),
-        ({"model": "gcn", "time": 3.0}, "time is an option of model cgnn, model gde, model gode, model grand, and "),
+        ({"model": "gcn", "time": 3.0}, "time is an option of model cgnn, model gde, model gode, model "),
         ({"terms": "", "detach_source": True}, "detach_source is an option of term source"),
         ({"diffusivity": "laplacian", "heads": 2}, "heads is an option of diffusivity "),
         ({"model": "mlp", "sweep": 2.0}, "the model mlp does not give results at several times"),
