@@ -37,11 +37,10 @@ class CGNN(GraphODE):
     symmetric normaliser, α a number in (0, 1) for each node, :math:`\mathbf{m}` is clamped to [0, 1], and U
     is brought towards an orthogonal matrix after every update.
 
-    This is the equation of the `authors' code <https://github.com/DeepGraphLearning/ContinuousGNN>`_. The
-    paper has :math:`\tfrac12\boldsymbol\alpha(\mathbf{I} + \hat{\mathbf{A}}) - \mathbf{I}` in place of
-    :math:`\tfrac12\boldsymbol\alpha(\hat{\mathbf{A}} - \mathbf{I})`. As in the code, no gradient goes
-    through the source E. The zero channels that the code adds are left out: U starts as the identity, so
-    that they stay zero and have no gradient.
+    This is the equation of the `authors' code <https://github.com/DeepGraphLearning/ContinuousGNN>`_, which
+    the figures in the tables of GRAND's paper come from. As there, no gradient goes through the source E.
+    The zero channels that the code adds are left out: U starts as the identity, so that they stay zero and
+    have no gradient.
 
     Args:
         in_channels: Width of the features.
