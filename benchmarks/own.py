@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,11 @@ from own_cells import OTHERS, PAPER, RATES, Cell, opened, rates_of
 from own_measure import measure, read
 from own_pool import POOL, RIVALS
 from own_table import measured
-from scipy.stats import t as student
 
 from graphdiffusion.ensemble.plan import SIZES, Size
 from graphdiffusion.ensemble.weights import kept, stacked
 from graphdiffusion.training.problem import pick_device
+from graphdiffusion.training.summary import half_interval
 from graphdiffusion.training.tasks import Classification
 
 METHODS = ("default", "lr", *RIVALS)
@@ -124,9 +123,7 @@ def show(file: Path) -> None:
         means = {m: 100 * fmean(own[m]) for m in methods if m in own}
         best = max((m for m in means if m != "default"), key=lambda m: means[m])
         each = [100 * (a - b) for a, b in zip(own["default"], own[best], strict=True)]
-        gap, half = fmean(each), 0.0
-        if len(each) > 1:
-            half = float(student.ppf(0.975, len(each) - 1)) * stdev(each) / math.sqrt(len(each))
+        gap, half = fmean(each), half_interval(each) if len(each) > 1 else 0.0
         first, near, tied = first + (gap >= 0), near + (gap >= -0.5), tied + (abs(gap) <= half)
         cells = " ".join(f"{means[m]:8.2f}" if m in means else " " * 8 for m in methods)
         print(f"{data:12} {rate or 'fixed':>5} {cells}   {gap:+.2f} ± {half:.2f} ({best})")
