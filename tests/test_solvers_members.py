@@ -28,6 +28,8 @@ from graphdiffusion.solvers import (
     DormandPrince,
     Euler,
     Exponential,
+    ExponentialEuler,
+    ExponentialMidpoint,
     FixedStep,
     HeunEuler,
     SemiImplicitEuler,
@@ -81,6 +83,18 @@ FAILING: dict[str, tuple[Any, Any, Tensor, type[SolverError]]] = {
     "corrector": (AdamsMoulton4(1.0), rates(0.5, 5, 1), torch.tensor([5.0, 6.0, 7.0]), NotConverged),
     "linear solve": (SemiImplicitEuler(1.0), (0.5, 1e12, 1.0), torch.tensor([5.0, 6.0, 7.0]), NotConverged),
     "negative": (Exponential(), (0.5, -1.0, 1.0), torch.tensor([5.0, 6.0, 7.0]), SolverError),
+    "negative in a step": (
+        ExponentialMidpoint(1.0),
+        (0.5, -1.0, 1.0),
+        torch.tensor([5.0, 6.0, 7.0]),
+        SolverError,
+    ),
+    "too many products in a step": (
+        ExponentialEuler(1e3, max_evaluations=50),
+        (0.5, 1.0, 1.0),
+        torch.tensor([5.0, 600.0, 7.0]),
+        TooManyEvaluations,
+    ),
     "too many products": (
         Exponential(max_evaluations=50),
         (0.5, 1.0, 1.0),
@@ -160,7 +174,8 @@ def fixed(name: str) -> Any:
 def test_capacity_of_fixed_steps(name: str, mode: Any) -> None:
     """With room for more steps than a member needs nothing changes; with less, that member is NaN."""
     solver = fixed(name)
-    assert solver.captures == solver.explicit and not solver.follows_rate
+    exponential = name.startswith("exponential")  # its series have room for α ≤ 1
+    assert solver.captures == (solver.explicit or exponential) and solver.follows_rate == exponential
     times = torch.tensor([0.5, 1.3, 0.9], dtype=D)
     room = solver.capacity(times, torch.ones(3))
     assert room == 11  # ceil(1.3 / 0.125)

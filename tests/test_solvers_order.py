@@ -16,6 +16,7 @@ from torchdiffeq import odeint
 from graphdiffusion.diffusivity import TimeVarying
 from graphdiffusion.equation import Coefficient, Diffusion, Flow, Source
 from graphdiffusion.solvers import (
+    ESDIRK4,
     RK4,
     AdamsBashforth4,
     AdamsMoulton4,
@@ -28,6 +29,7 @@ from graphdiffusion.solvers import (
     Midpoint,
     RK4ThreeEighths,
     SemiImplicitEuler,
+    Trapezoid,
     integrate,
 )
 
@@ -117,7 +119,7 @@ def test_agrees_with_torchdiffeq(kind: str) -> None:
         assert float((classical - theirs).abs().max()) > 1e-9
 
 
-RUNGE_KUTTA = (Euler, Midpoint, Heun, RK4, RK4ThreeEighths, *ADAPTIVE)
+RUNGE_KUTTA = (Euler, Midpoint, Heun, RK4, RK4ThreeEighths, *ADAPTIVE, Trapezoid, ESDIRK4)
 
 
 def order_conditions(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> list[list[float]]:
@@ -148,7 +150,7 @@ def test_order_conditions(scheme: Any) -> None:
     stages = len(tableau.b)
     a = np.zeros((stages, stages))
     for i, row in enumerate(tableau.a):
-        a[i + 1, : len(row)] = row
+        a[i + 1, : len(row) + 1] = (*row, tableau.diagonal)
     b, c = np.array(tableau.b), np.array(tableau.c)
 
     def order(weights: np.ndarray) -> int:
@@ -158,7 +160,7 @@ def test_order_conditions(scheme: Any) -> None:
     assert order(b) == tableau.order
     if tableau.error is not None:
         assert order(b - np.array(tableau.error)) == tableau.order - 1
-    assert tableau.first_same_as_last == (scheme in (BogackiShampine, DormandPrince))
+    assert tableau.first_same_as_last == (scheme not in (*RUNGE_KUTTA[:5], HeunEuler))
 
 
 def growth(scheme: Any, size: float) -> float:

@@ -104,7 +104,7 @@ PLANS = {
         "learn_time": True, "sweep": 2.0, "sweep_points": 3, "kinetic": 0.1, "jacobian": 0.1, "readout": 3,
     },
 }  # fmt: skip
-SOLVERS = ("exponential", "euler", "midpoint", "heun", "rk4", "adams-bashforth")
+SOLVERS = ("exponential", "euler", "midpoint", "heun", "rk4", "adams-bashforth", "exponential-midpoint")
 OPTIONS = (
     {"time": 0.9, "alpha": 0.3, "rate": 0.05, "dropout": 0.1},
     {"time": 2.7, "alpha": 0.8, "decay": 0.1},
@@ -113,13 +113,16 @@ OPTIONS = (
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("solver", "plan"),
+    # the exponential schemes have the steps of the others: the plans with least and most suffice
+    [(s, p) for s in SOLVERS for p in PLANS if s != "exponential-midpoint" or p in ("plain", "all")],
+)
 def test_training_with_a_capacity(data: Data, solver: str, plan: str, count: int) -> None:  # noqa: F811
     """What a captured step computes, without the capture: after three epochs all tensors are equal."""
     variant = "linear" if solver == "exponential" else "nonlinear"
     how = {"solver": solver, "variant": variant}
-    if solver != "exponential":
+    if variant == "nonlinear":
         how["step_size"] = 0.1 if solver == "adams-bashforth" else 0.45
     config = SMALL.replace(**how, **PLANS[plan], alpha=0.5)
     members = [Member(k, k, 100 + k, OPTIONS[k]) for k in range(count)]

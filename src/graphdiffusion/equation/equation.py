@@ -19,7 +19,7 @@ from .term import Affine
 
 @dataclass(frozen=True, eq=False)
 class Stiff:
-    r"""A right-hand side :math:`\alpha(A - I)x + f`, taken apart for a semi-implicit scheme.
+    r"""A right-hand side :math:`\alpha(A - I)x + f`, taken apart for semi-implicit and exponential schemes.
 
     Attributes:
         values: A ``(..., E)``, not negative: rows or columns sum to one, or the 2-norm is at most 1.
@@ -80,7 +80,11 @@ class Equation(nn.Module):
         return None
 
     def stiff(self, context: Context) -> Stiff | None:
-        """The equation taken apart for a semi-implicit scheme, where it can be."""
+        """The equation taken apart for semi-implicit and exponential schemes, where it can be."""
+        return None
+
+    def diagonal(self, context: Context) -> Tensor | None:
+        """An estimate of the diagonal of ∂f/∂x, ``(..., n, 1)`` or ``(..., n, d)``: a preconditioner."""
         return None
 
     def rate(self, reach: Tensor | float = 0.0) -> Tensor:
@@ -168,8 +172,12 @@ class Flow:
         return self._ask("affine", self.context)
 
     def stiff(self, t: Tensor | None, x: Tensor) -> Stiff | None:
-        """The equation taken apart for a semi-implicit scheme, else ``None``."""
+        """The equation taken apart for semi-implicit and exponential schemes, else ``None``."""
         return self._ask("stiff", self.context.at(t=t, x=x))
+
+    def diagonal(self, t: Tensor | None, x: Tensor) -> Tensor | None:
+        """An estimate of the diagonal of ∂f/∂x, which broadcasts to x, else ``None``."""
+        return self._ask("diagonal", self.context.at(t=t, x=x))
 
     @property
     def rate(self) -> Tensor:

@@ -220,7 +220,7 @@ class GraphDiffusion(MessagePassing):
         """Estimate of what the forward pass of one member keeps for the backward pass, in bytes."""
         state, held = 4 * nodes * self.channels, self.solver.held(self.initial_time)
         each = self.equation.memory(nodes, edges, self.channels)
-        return held * (state + each) + 16 * state
+        return held * (state + each) + (16 + self.solver.products(self.initial_time)) * state
 
     def warnings(self) -> list[str]:
         """Sentences about a step that is too long for the equation."""

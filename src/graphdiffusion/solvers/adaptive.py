@@ -92,7 +92,7 @@ class Adaptive(Marching):
         if extra is not None:
             last = (torch.stack(sizes) != 0).sum(0).clamp_min(1) - 1
             sizes = [h + torch.where(last == k, extra, 0.0) for k, h in enumerate(sizes)]
-        return self._replay(field, x, start, end, times, sizes, checkpoint)
+        return self._replay(field, x, start, end, times, sizes, checkpoint, stats)
 
     def _march(
         self, field: Field, x: Tensor, t: Tensor, end: Tensor, times: Tensor | None, stats: Stats
@@ -198,9 +198,10 @@ class Adaptive(Marching):
         times: Tensor | None,
         sizes: list[Tensor],
         checkpoint: bool,
+        stats: Stats,
     ) -> tuple[Tensor, list[Tensor]]:
         """The accepted steps again, for the gradient."""
-        stats = Stats()
+        stats = Stats(strict=stats.strict, failures=stats.failures)  # nothing is counted twice
         starts = [start]
         for h in sizes[:-1]:
             starts.append(starts[-1] + h.detach())

@@ -30,6 +30,7 @@ class Solver(nn.Module):
         captures: Whether a step needs no look at the device, so that it can be part of a CUDA graph once
             its capacity is fixed (:meth:`with_capacity`).
         follows_rate: Whether the capacity depends on the rate of the equation beside T.
+        evaluates_again: Whether the backward pass evaluates the right-hand side again.
     """
 
     group = "solver"
@@ -38,6 +39,7 @@ class Solver(nn.Module):
     limit = 1.0
     captures = False
     follows_rate = False
+    evaluates_again = False
 
     @abstractmethod
     def solve(
@@ -70,6 +72,10 @@ class Solver(nn.Module):
     def held(self, time: float) -> int:
         """Estimate of the states that the backward pass of an integral needs, at rate 1."""
         return 12 * max(math.ceil(time / 2), 4)
+
+    def products(self, time: float) -> int:
+        """Estimate of the states that sparse products inside the steps keep besides, at rate 1."""
+        return 0
 
     def check_capacity(self, span: Tensor) -> None:
         """Refuse to integrate over a span that needs more than a given capacity."""
@@ -190,5 +196,6 @@ def instability(solver: Solver, step_size: float, rate: float, stable: bool) -> 
         reason = "A matrix that is not normalised may amplify: no step is stable for it."
     return (
         f"step size τ = {step_size:g} at diffusion scale α = {rate:g} gives τα = {size:g}. {reason} Take a "
-        "smaller step, an adaptive scheme, SemiImplicitEuler or (linear model) Exponential."
+        "smaller step, an adaptive scheme, ExponentialMidpoint, SemiImplicitEuler or (linear model) "
+        "Exponential."
     )

@@ -14,6 +14,7 @@ products is known in advance, α, β and T enter through c alone, and all output
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -58,8 +59,7 @@ class Exponential(Solver):
         terms: int | None = None,
     ) -> None:
         super().__init__()
-        if tolerance is not None and not 0 < tolerance < 1:
-            raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
+        check_tolerance(tolerance)
         if terms is not None and terms < 0:
             raise ArgumentError(f"terms must not be negative, got {terms}.")
         self.tolerance, self.max_evaluations, self.terms = tolerance, max_evaluations, terms
@@ -159,6 +159,12 @@ class Exponential(Solver):
         return f"Exponential(tolerance={self.tolerance})"
 
 
+def check_tolerance(tolerance: float | None) -> None:
+    """Refuse a weight to leave out that is none; ``None`` stands for the default."""
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ArgumentError(f"tolerance must lie between 0 and 1, got {tolerance}.")
+
+
 def default_tolerance(dtype: torch.dtype) -> float:
     """Weight that the series may leave out: about what rounding adds up to in as many products."""
     return 1e-15 if dtype == torch.float64 else 1e-6
@@ -189,12 +195,17 @@ def number_of_terms(rate: Tensor, tolerance: float) -> int:
     Args:
         rate: λ of each member, ``(*members)``; NaN needs one term.
     """
-    largest = float(rate.detach().double().nan_to_num(0.0).max())
+    return fewest_terms(float(rate.detach().double().nan_to_num(0.0).max()), tolerance)
+
+
+@lru_cache(maxsize=256)  # steps of one size ask for the same few numbers again and again
+def fewest_terms(rate: float, tolerance: float) -> int:
+    """:func:`number_of_terms` of one λ."""
     # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
     log = -math.log(tolerance)
-    bound = math.ceil(largest + log / 3 + math.sqrt(log**2 / 9 + 2 * log * largest)) + 1
+    bound = math.ceil(rate + log / 3 + math.sqrt(log**2 / 9 + 2 * log * rate)) + 1
     k = np.arange(1, bound + 1)
-    tail, slope = gammainc(k, largest) > tolerance, poisson.pmf(k - 1, largest) > SLOPE * tolerance
+    tail, slope = gammainc(k, rate) > tolerance, poisson.pmf(k - 1, rate) > SLOPE * tolerance
     return int((tail | slope).sum())
 
 

@@ -5,7 +5,8 @@ A field is any function f(t, x). Its further methods and attributes declare what
 ==========================  =============================================================================
 ``tensors``, ``rebound``    the tensors f depends on, and f on other values of them (the adjoint)
 ``affine()``                coefficients of an equation that is affine in x (the closed form)
-``stiff(t, x)``             diffusion and the rest apart (the semi-implicit scheme)
+``stiff(t, x)``             diffusion and the rest apart (semi-implicit and exponential schemes)
+``diagonal(t, x)``          an estimate of the diagonal of ∂f/∂x (preconditioner of the implicit schemes)
 ``parts(channels)``         position and velocity of an equation of second order (partitioned schemes)
 ``rate``, ``stable``        how fast diffusion is, and whether theorem 1 holds (warnings, segments)
 ``stacked``                 whether each member has parameters of its own (the adjoint)
@@ -76,6 +77,12 @@ class Counted:
     def __call__(self, t: Tensor, x: Tensor) -> Tensor:
         self.stats.evaluations += 1
         return self.field(t, x)
+
+    def stiff(self, t: Tensor, x: Tensor) -> Any:
+        """Diffusion and the rest apart, an evaluation too; ``None`` where the field has no such parts."""
+        self.stats.evaluations += 1
+        own = getattr(self.field, "stiff", None)
+        return None if own is None else own(t, x)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.field, name)

@@ -70,7 +70,7 @@ def integrate(
         _check_step(solver, dynamics, end)
     stats = Stats(strict=check)
     field = ModuleField(dynamics) if isinstance(dynamics, nn.Module) else dynamics
-    if gradient != "backprop" and isinstance(field, BoundField):
+    if (gradient != "backprop" or solver.evaluates_again) and isinstance(field, BoundField):
         field = field.rebound(field.tensors)  # parameters may be swapped out before the backward pass
     start = torch.zeros_like(end)
     if gradient in ("backprop", "checkpoint") or isinstance(solver, Exponential):

@@ -1,4 +1,4 @@
-"""One step of an explicit Runge-Kutta scheme (appendix F)."""
+"""One step of a Runge-Kutta scheme (appendix F); the stages of explicit schemes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RungeKutta(Marching):
     def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> Step:
         x, first = state if len(state) == 2 else (state[0], field(t, state[0]))
         tableau = self.tableau
-        new, stages = explicit_stages(tableau, field, t, h, x, first)
+        new, stages = self.slopes(field, t, h, x, first, stats)
         last = stages[-1] if tableau.first_same_as_last else None
 
         def error() -> Tensor:
@@ -52,6 +52,12 @@ class RungeKutta(Marching):
 
         between = dense if tableau.dense is not None else hermite(field, t, h, x, first, new, last)
         return Step((new,) if last is None else (new, last), (x, first), error, between)
+
+    def slopes(
+        self, field: Field, t: Tensor, h: Tensor, x: Tensor, first: Tensor, stats: Stats
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The new state, and the slopes at the stages, of which the first is given."""
+        return explicit_stages(self.tableau, field, t, h, x, first)
 
 
 class FixedRungeKutta(RungeKutta, FixedStep):

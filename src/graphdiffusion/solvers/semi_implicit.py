@@ -52,8 +52,7 @@ class SemiImplicitEuler(FixedStep):
         (x,) = state
         if torch._C._are_functorch_transforms_active():
             raise ArgumentError("SemiImplicitEuler does not work inside torch.func: take another scheme.")
-        stats.evaluations += 1
-        parts: Any = getattr(field, "stiff", lambda t, x: None)(t, x)
+        parts: Any = field.stiff(t, x)  # type: ignore[attr-defined]
         if parts is None:
             raise ArgumentError(
                 "SemiImplicitEuler needs diffusion with a stochastic matrix, apart from the other terms: "

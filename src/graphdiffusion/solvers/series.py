@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +34,7 @@ def power_series(
         ``(m, ..., n, d)``.
     """
     if c.shape[-2] > 1 or traced():
-        return _composed(graph, values, x, c, through)
+        return composed(partial(propagate, graph, values), x, c, through)
     c, through = c.squeeze(-2), c.squeeze(-2) if through is c else through.squeeze(-2)
     lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2], c.shape[1:-2])
     n, d = x.shape[-2:]
@@ -54,18 +56,21 @@ def power_series(
     return out.reshape(len(c), *lead, n, d)
 
 
-def _composed(graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor) -> Tensor:
+def composed(product: Callable[[Tensor], Tensor], x: Tensor, c: Tensor, through: Tensor) -> Tensor:
     """The same from single products; every power is kept for the gradient.
 
     For coefficients of each channel, and for programs that are traced or transformed.
+
+    Args:
+        product: Gives A y for y.
     """
     if through is not c:  # what the gradient of x does not see starts from a copy without one
         parts = ((x, through), (x.detach(), c - through))
-        return sum(_composed(graph, values, start, own, own) for start, own in parts)  # type: ignore[return-value]
+        return sum(composed(product, start, own, own) for start, own in parts)  # type: ignore[return-value]
     shares = c.to(x.dtype)
     y, total = x, shares[..., 0] * x
     for k in range(1, shares.shape[-1]):
-        y = propagate(graph, values, y)
+        y = product(y)
         total = total + shares[..., k] * y
     return total
 

@@ -18,10 +18,14 @@ class Stats:
     """What an integration cost, and the members for which it failed.
 
     Attributes:
-        evaluations: Calls of the right-hand side; for the exponential solver, sparse products.
+        evaluations: Calls of the right-hand side, and its Jacobian-vector products; for the exponential
+            solver, sparse products.
         accepted: Steps taken (the largest count of all members).
         rejected: Steps tried and thrown away (likewise).
-        inner_iterations: Iterations of linear solves or of the corrector, over all steps.
+        inner_iterations: Over all steps, iterations of linear solves or of the corrector; for the
+            exponential schemes, sparse products.
+        newton_iterations: Iterations of Newton's method, over all steps.
+        products: Jacobian-vector products, over all steps.
         last_step: Size of the last step, one for each member.
         spent: Evaluations that an adaptive scheme would have needed for each member alone.
         lost: Time at which an adaptive scheme first met a state that is NaN or infinite; ∞ where none was.
@@ -33,6 +37,8 @@ class Stats:
     accepted: int = 0
     rejected: int = 0
     inner_iterations: int = 0
+    newton_iterations: int = 0
+    products: int = 0
     last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
     spent: Tensor = field(default_factory=lambda: torch.zeros(()), repr=False)
     lost: float = field(default=math.inf, repr=False)
@@ -74,7 +80,7 @@ def too_many_evaluations(limit: int, members: Tensor | None = None) -> TooManyEv
     return TooManyEvaluations(
         f"the integration takes more than max_evaluations={limit} evaluations of the right-hand side: the "
         "dynamics may have become stiff or hold randomness (dropout), or a learnt T has grown. Loosen rtol "
-        "and atol, take larger steps, use SemiImplicitEuler or (linear model) Exponential, or raise "
-        "max_evaluations.",
+        "and atol, take larger steps, use ExponentialMidpoint, ESDIRK4, SemiImplicitEuler or (linear "
+        "model) Exponential, or raise max_evaluations.",
         members,
     )

@@ -1,4 +1,4 @@
-"""Butcher tableaux of explicit Runge-Kutta schemes (appendix F)."""
+"""Butcher tableaux of Runge-Kutta schemes (appendix F) with an explicit first stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import ArgumentError
 
 @dataclass(frozen=True)
 class Tableau:
-    """Coefficients of an explicit scheme.
+    """Coefficients of a scheme that is explicit, or diagonally implicit with one diagonal (ESDIRK).
 
     Attributes:
         order: Order of the solution that is kept.
@@ -20,6 +20,7 @@ class Tableau:
             the spectrum of τα(A − I) lies in such a disc for every stochastic A.
         dense: Row i holds the coefficients of θ, θ², … in the weight of stage i at a share θ of the step;
             ``None``: cubic interpolation.
+        diagonal: γ, the weight of every stage but the first in itself; 0: explicit.
     """
 
     order: int
@@ -28,6 +29,7 @@ class Tableau:
     error: tuple[float, ...] | None = None
     limit: float = 1.0
     dense: tuple[tuple[float, ...], ...] | None = None
+    diagonal: float = 0.0
 
     def __post_init__(self) -> None:
         stages = len(self.b)
@@ -52,9 +54,9 @@ class Tableau:
     @property
     def c(self) -> tuple[float, ...]:
         """Times of the stages, as fractions of the step."""
-        return (0.0, *(sum(row) for row in self.a))
+        return (0.0, *(sum(row) + self.diagonal for row in self.a))
 
     @property
     def first_same_as_last(self) -> bool:
         """The last stage is the first of the next step."""
-        return bool(self.a) and self.a[-1] == self.b[:-1] and self.b[-1] == 0
+        return bool(self.a) and self.a[-1] == self.b[:-1] and self.b[-1] == self.diagonal
