@@ -1,0 +1,125 @@
+"""The results file of an experiment: points that are measured one after the other, each written at once.
+
+An experiment of the paper is a file of this room that measures its points by :class:`Results`, and a file
+of the report that draws the picture from what they left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..ensemble.progress import PAUSE
+from ..errors import ConfigError
+from ..training.lock import writing
+from ..training.storage import dumps, read_json, write_json
+from ..training.summary import duration
+
+FILE, KIND = "results.json", "experiment"
+
+Note = Callable[[str], None]
+Tick = Callable[[float], None]  # takes the share of a point that is done
+
+
+class Results:
+    """Points of an experiment; made by :func:`open_results`.
+
+    Attributes:
+        path: The file.
+        content: What it holds: ``settings``, ``points`` and what :meth:`conclude` added.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], note: Note) -> None:
+        self.path, self.note = path, note
+        self.content: dict[str, Any] = {"settings": _stored(settings), "points": []}
+        if path.exists():
+            self.content = read_results(path)
+            if self.content["settings"] != _stored(settings):
+                raise ConfigError(
+                    f"{path} was made with other settings: delete it, or name another folder with --out."
+                )
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        return self.content["points"]
+
+    def measure(
+        self,
+        wanted: Sequence[Mapping[str, Any]],
+        compute: Callable[[Mapping[str, Any], Tick], Mapping[str, Any]],
+    ) -> None:
+        """Compute the points that the file does not hold, and write it after each.
+
+        Args:
+            wanted: What identifies each point, for example model and seed.
+            compute: Gives the figures of a point; it calls its second argument now and then.
+        """
+        missing = [p for p in wanted if not any(_is_at(own, p) for own in self.points)]
+        if len(missing) < len(wanted):
+            self.note(f"{len(wanted) - len(missing)} of {len(wanted)} points are in {self.path} already.")
+        started = shown = time.monotonic()
+        for done, point in enumerate(missing):
+
+            def tick(share: float, done: int = done) -> None:
+                nonlocal shown
+                now = time.monotonic()
+                if now - shown >= PAUSE:
+                    shown = now
+                    self.note(_progress(now - started, (done + share) / len(missing)))
+
+            began = time.monotonic()
+            figures = compute(point, tick)
+            seconds = time.monotonic() - began
+            self.points.append(_stored({**point, **figures, "seconds": round(seconds, 2)}))
+            self._write()
+            shown = time.monotonic()
+            label = ", ".join(f"{key} {value}" for key, value in point.items())
+            left = _progress(shown - started, (done + 1) / len(missing))
+            self.note(f"{label}: measured in {duration(seconds)}; {left}")
+
+    def conclude(self, **found: Any) -> None:
+        """Add what follows from all points, such as the verdict on a claim."""
+        self.content |= _stored(found)
+        self._write()
+
+    def _write(self) -> None:
+        write_content(self.path, self.content)
+
+
+@contextmanager
+def open_results(folder: Path, settings: Mapping[str, Any], note: Note) -> Iterator[Results]:
+    """The results in a folder, which no other process writes to meanwhile.
+
+    Points that are there are kept if they were measured with the same settings; otherwise the folder is
+    refused. What does not change the figures, as the device, is no setting.
+    """
+    with writing(folder):
+        yield Results(folder / FILE, settings, note)
+
+
+def write_content(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a results file; on one line, because most of it are long lists of numbers."""
+    write_json(path, KIND, content, indent=None)
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The content of a results file."""
+    return read_json(path, KIND, "measure it again in another folder (--out)")
+
+
+def _stored(content: Mapping[str, Any]) -> dict[str, Any]:
+    """As it will be read from the file."""
+    return json.loads(dumps(content))
+
+
+def _progress(seconds: float, share: float) -> str:
+    left = f", about {duration(seconds * (1 - share) / share)} left" if 0 < share < 1 else ""
+    return f"{100 * share:.0f}% of the work{left}."
+
+
+def _is_at(own: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
+    return all(own.get(key) == value for key, value in point.items())
