@@ -1,6 +1,10 @@
 """Throughput of the population engine: trainings a second against the number of members.
 
-PYTHONPATH=src python benchmarks/population.py --data ROOT --members 1 10 100 --out population.json
+    PYTHONPATH=src python benchmarks/population.py --members 1 10 100 --out population.json
+    PYTHONPATH=src python benchmarks/population.py --members 100 --cases gcn gat cgnn
+
+A case is a variant of GRAND, a scheme and its step with the published settings, or a row of the tables with
+its preset for Cora.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from graphdiffusion.experiments import preset_config
 from graphdiffusion.ops import use_backend
 from graphdiffusion.training import Config, Population, load_problem, pick_device, protocol
 from graphdiffusion.training.summary import device_name
@@ -29,6 +34,13 @@ def settings(variant: str, solver: str, step: float) -> Config:
         "input_dropout": 0.5, "dropout": 0.046878964, "normaliser": "squareplus", "over": "columns",
     }  # fmt: skip
     return Config.from_dict(published, {"step_size": step})  # where the scheme has one
+
+
+def case_config(case: str) -> Config:
+    if ":" not in case:
+        return preset_config("cora-embedded", case, patience=0)
+    variant, solver, step = case.split(":")
+    return settings(variant, solver, float(step))
 
 
 def measure(config: Config, members: int, epochs: int, device: torch.device) -> dict[str, float]:
@@ -82,19 +94,20 @@ def main() -> None:
     device = pick_device(options.device)
     found = []
     for case in options.cases:
-        variant, solver, step = case.split(":")
-        config = settings(variant, solver, float(step))
+        config = case_config(case)
         for members in options.members:
             with use_backend(options.backend) if options.backend else nullcontext():
                 row = measure(config, members, options.epochs, device)
-            ratio = AUTHORS[variant] * members * (options.epochs / 100) / row["seconds"]
-            speed = row["trainings_per_second_100_epochs"]
+            speed, ratio = row["trainings_per_second_100_epochs"], ""
+            if ":" in case:
+                row["times_authors"] = AUTHORS[config.variant] * speed
+                ratio = f"×{row['times_authors']:7.1f} the authors' code  "
             print(
-                f"{case:22s} P={members:4d} {row['seconds']:8.3f} s {speed:9.3f}/s ×{ratio:7.1f} the "
-                f"authors' code  {row['peak_gb']:.1f} GB  test {row['test']:.1f}",
+                f"{case:22s} P={members:4d} {row['seconds']:8.3f} s {speed:9.3f}/s {ratio}"
+                f"{row['peak_gb']:.1f} GB  test {row['test']:.1f}",
                 flush=True,
             )
-            found.append({"case": case, "times_authors": ratio, **row})
+            found.append({"case": case, **row})
         if options.profile:
             profile(config, max(options.members), device)
     about = {"device": device_name(device), "torch": torch.__version__, "backend": options.backend}

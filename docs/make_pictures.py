@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
-from graphdiffusion.report import plot_diffusion, plot_stability
+from graphdiffusion.report import plot_diffusion, plot_stability, plot_superpixels
 
 if __name__ == "__main__":
-    folder = Path(__file__).parent / "pictures"
-    for made in (plot_diffusion(folder / "diffusion.png"), plot_stability(folder / "stability.png")):
+    docs = Path(__file__).parent
+    folder = docs / "pictures"
+    for made in (
+        plot_diffusion(folder / "diffusion.png"),
+        plot_stability(folder / "stability.png"),
+        plot_superpixels(docs / "results" / "superpixels.json", folder / "superpixels.png"),
+    ):
         print(made)

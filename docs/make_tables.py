@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from graphdiffusion.docstrings import summary_of
+from graphdiffusion.experiments import paper
+from graphdiffusion.experiments.ranking import grand_and_rival, ranks
 from graphdiffusion.options import options_of
 from graphdiffusion.registry import registries
 
@@ -28,8 +30,6 @@ DATA = {
     "computers": "Computers",
     "photo": "Photo",
 }
-MODELS = {"linear": "GRAND-l", "nonlinear": "GRAND-nl", "nonlinear-rewired": "GRAND-nl-rw"}
-
 Cells = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -41,38 +41,52 @@ def read(table: str) -> Cells:
 
 
 def accuracies(cells: Cells) -> str:
-    """A row for each model, a column for each data set; bold where the paper's mean is reached."""
+    """A row for each model, a column for each data set; the best of a column is bold.
+
+    A last line has the paired difference of the best GRAND and the best rival.
+    """
     shown = [name for name in DATA if any(data == name for data, _ in cells)]
     lines = ["| | " + " | ".join(DATA[name] for name in shown) + " |", "|---" * (len(shown) + 1) + "|"]
-    for variant, model in MODELS.items():
-        row = []
+    column = {name: {row: cell for (data, row), cell in cells.items() if data == name} for name in shown}
+    place = {name: ranks(column[name]) for name in shown}
+    for row in (row for row in paper.ROWS if any(row in own for own in column.values())):
+        texts = []
         for name in shown:
-            cell = cells.get((name, variant))
+            cell = column[name].get(row)
             if cell is None:
-                row.append("not measured")
+                texts.append("–")
                 continue
             text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
-            text = f"**{text}**" if cell["difference"] >= 0 else text
-            row.append(f"{text} ({cell['paper']:.1f})")
-        lines.append(f"| {model} | " + " | ".join(row) + " |")
+            text = f"**{text}**" if place[name][row] == 1 else text
+            texts.append(text if cell["paper"] is None else f"{text} ({cell['paper']:.1f})")
+        lines.append(f"| {paper.TITLES[row]} | " + " | ".join(texts) + " |")
+    ahead = [grand_and_rival(column[name]) for name in shown]
+    if any(ahead):
+        texts = ["–" if d is None else f"{d.mean:+.2f} ± {d.half:.2f}" for d in ahead]
+        lines.append("| best GRAND − best rival | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
 def details(tables: dict[str, Cells]) -> str:
     """What stands behind each figure."""
     lines = [
-        "| table | data | model | test % | paper | diff. | trainings | preset | parameters | seconds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| table | data | model | rank | test % | paper | diff. | trainings | trials | parameters | "
+        "seconds | of the search |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for table, cells in tables.items():
-        for variant, model in MODELS.items():
-            for name in DATA:
-                if (cell := cells.get((name, variant))) is None:
-                    continue
+        for name in DATA:
+            column = {row: cell for (data, row), cell in cells.items() if data == name}
+            for row, place in sorted(ranks(column).items(), key=lambda own: own[1]):
+                cell = column[row]
+                known = cell["paper"] is not None
                 lines.append(
-                    f"| {table} | {DATA[name]} | {model} | {cell['mean']:.2f} ± {cell['std']:.2f} | "
-                    f"{cell['paper']} | {cell['difference']:+.2f} | {cell['splits']} × {cell['inits']} | "
-                    f"{cell['preset']} | {cell['parameters']:,} | {cell['seconds']:.0f} |"
+                    f"| {table} | {DATA[name]} | {paper.TITLES[row]} | {place} | "
+                    f"{cell['mean']:.2f} ± {cell['std']:.2f} | {cell['paper'] if known else ''} | "
+                    f"{format(cell['difference'], '+.2f') if known else ''} | "
+                    f"{cell['splits']} × {cell['inits']} | {cell.get('trials', 'earlier')} | "
+                    f"{cell['parameters']:,} | {cell['seconds']:.0f} | "
+                    f"{format(cell['search_seconds'], '.0f') if 'search_seconds' in cell else ''} |"
                 )
     return "\n".join(lines)
 

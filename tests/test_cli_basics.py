@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphdiffusion
-from graphdiffusion.cli import main
+from graphdiffusion.cli import main, make_command
 from graphdiffusion.cli.options import flag
 from graphdiffusion.registry import registries
 from graphdiffusion.training.choices import all_options
@@ -98,3 +98,17 @@ def test_public_names():
     assert set(graphdiffusion.__all__) == set(dir(graphdiffusion))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = graphdiffusion.nothing
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_every_parameter_has_a_type_that_typer_knows(configured):
+    """Versions of Typer before 0.29 refuse what takes ``**options``; later ones make a parameter of it."""
+    commands = make_command(configured).commands
+    assert all("options" not in [p.name for p in command.params] for command in commands.values())
+
+
+@pytest.mark.parametrize("group", ["data", "demo"])
+def test_a_group_alone_shows_its_help(group, capsys):
+    assert main([group]) == 2
+    shown = capsys.readouterr()
+    assert f"Usage: grand {group}" in shown.out + shown.err and "grand: ." not in shown.err

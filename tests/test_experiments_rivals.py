@@ -12,6 +12,7 @@ from scipy import stats
 from graphdiffusion.data import authors_split, given_split, load_data
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments import Plan, paper, reproduce
+from graphdiffusion.experiments.presets import preset_config
 from graphdiffusion.experiments.ranking import columns, grand_and_rival, paired, ranks
 from graphdiffusion.experiments.readings import hidden_tests
 from graphdiffusion.experiments.tables import cells, rows_of
@@ -90,6 +91,18 @@ def test_starts_of_searches():
     assert set(found) == set(rows_of("table2"))
     for row, name in found.items():
         assert name == (f"cora-{row}-paper" if row in paper.GRAND else f"own-{row}")
+    # with the choices of the published code, and schemes that a captured step can have
+    for data in paper.DATA["table2"]:
+        linear, nonlinear = (preset_config(data, row, "start") for row in ("linear", "nonlinear"))
+        for config in (linear, nonlinear):
+            assert (config.scale, config.over, config.terms, config.augment) == (
+                "sqrt",
+                "columns",
+                "source",
+                0,
+            )
+        assert (linear.solver, nonlinear.solver) == ("auto", "rk4")
+        assert linear.time == preset_config(data, "linear", "paper").time
 
 
 @pytest.mark.parametrize("table", ["table1", "table2"])

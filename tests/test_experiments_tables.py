@@ -7,14 +7,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from graphdiffusion.cli import main
 from graphdiffusion.configs import presets
-from graphdiffusion.data import DATASETS, load_data
+from graphdiffusion.data import DATASETS, load_data, sources
 from graphdiffusion.errors import ConfigError, DataError
-from graphdiffusion.experiments import paper, preset_config, reproduce
+from graphdiffusion.experiments import Plan, paper, preset_config, reproduce
 from graphdiffusion.experiments.paper import GRAND
 from graphdiffusion.experiments.presets import preset_name
 from graphdiffusion.experiments.tables import cells
@@ -59,7 +60,8 @@ def test_presets_load_and_build(data, variant, kind):
         assert config.rewire == "none"
     if kind == "paper":
         assert (config.alpha, config.normaliser, config.over, config.scale) == (1, "softmax", "rows", "dim")
-        assert not config.terms and not config.relu and config.solver == "dopri5"
+        assert not config.terms and not config.relu
+        assert config.solver == ("rk4" if data == "ogbn-arxiv" else "dopri5")  # section 5 of the paper
 
 
 def test_every_preset_says_where_it_comes_from():
@@ -83,14 +85,37 @@ def test_presets_of_planetoid_splits(monkeypatch):
 def test_cells():
     one, two = cells("table1"), cells("table2")
     assert {(c.data, c.row) for c in one} > set(paper.TABLES["table1"]) and len(one) == 3 * 14 * 3
-    assert {(c.data, c.row) for c in two} > set(paper.TABLES["table2"]) and len(two) == 6 * 13
+    assert {(c.data, c.row) for c in two} > set(paper.TABLES["table2"]) and len(two) == 7 * 13
     kinds = {("planetoid", 1, 20), ("authors", 1, 20)}
     assert {(c.config.split, c.config.splits, c.config.inits) for c in one} == kinds
-    assert {(c.config.split, c.config.splits, c.config.inits) for c in two} == {("random", 100, 20)}
+    kinds = {(c.config.split, c.config.splits, c.config.inits) for c in two if c.data != "ogbn-arxiv"}
+    assert kinds == {("random", 100, 20)}
+    assert {(c.config.split, c.config.splits) for c in two if c.data == "ogbn-arxiv"} == {("given", 1)}
     assert all(c.config.seed == 0 and c.config.lcc == (c.reading != "whole") for c in (*one, *two))
     assert [c.data for c in two[:13]] == ["cora"] * 13
     names = [c.data for c in cells("table2", ["photo", "CS"], ["linear"])]
     assert names == ["photo", "coauthor-cs"]
+
+
+def test_arxiv_with_features_that_are_made_up(tmp_path, monkeypatch):
+    """A graph like it, split by year."""
+    rng = np.random.default_rng(0)
+    years, ends = rng.integers(2010, 2021, 1_500), rng.integers(0, 1_500, (2, 6_000))
+    data = sources._arxiv_graph(ends, rng.integers(0, 40, 1_500), years)
+    data.x = torch.from_numpy(rng.normal(size=(data.num_nodes, 128)).astype(np.float32))
+    monkeypatch.setattr("graphdiffusion.experiments.tables.read_data", lambda config, root=None: data)
+    how = {"inits": 1, "device": "cpu", "epochs": 2}
+    found = reproduce(cells("table2", ["arxiv"], ["gcn", "linear", "nonlinear"], **how), tmp_path)
+    assert not found["missing"] and [c["row"] for c in found["cells"]] == ["gcn", "linear", "nonlinear"]
+    for cell in found["cells"]:
+        assert (cell["splits"], cell["members"]) == (1, 1)
+        assert cell["paper"] == paper.TABLES["table2"]["ogbn-arxiv", cell["row"]][0]
+        assert cell["test_nodes"] == int(data.test_mask.sum())
+    plan = Plan(trials=2, families=1, grace=1, finalists=1, final_seeds=1)
+    tuned = reproduce(
+        cells("table2", ["arxiv"], ["linear"], preset="start", **how), tmp_path / "b", plan=plan
+    )
+    assert not tuned["missing"] and tuned["cells"][0]["trials"] == 2
 
 
 def test_format_and_resuming(tmp_path, embedded, monkeypatch):

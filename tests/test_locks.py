@@ -18,7 +18,8 @@ from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import FolderInUse
 from graphdiffusion.experiments import reproduce
-from graphdiffusion.experiments.tables import _merge, cells
+from graphdiffusion.experiments.tablefile import merge
+from graphdiffusion.experiments.tables import cells
 from graphdiffusion.training.journal import read_lines
 from graphdiffusion.training.lock import writing
 from graphdiffusion.training.storage import read_json
@@ -113,7 +114,7 @@ def test_results_of_two_processes_are_merged_one_after_the_other(tmp_path):
     with ThreadPoolExecutor() as pool:
         with writing(tmp_path):
             both = [
-                pool.submit(_merge, tmp_path / "table2.json", "table2", cell | {"row": row})
+                pool.submit(merge, tmp_path / "table2.json", "table2", cell | {"row": row})
                 for row in ("linear", "nonlinear")
             ]
             time.sleep(0.2)

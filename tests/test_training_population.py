@@ -65,6 +65,7 @@ VARIED = {
     "nonlinear": {"variant": "nonlinear", "rtol": 1e-5, "atol": 1e-6},
     "nonlinear, euler": {"variant": "nonlinear", "solver": "euler", "step_size": 0.5},
     "nonlinear, semi-implicit": {"variant": "nonlinear", "solver": "semi-implicit"},
+    "nonlinear, esdirk": {"variant": "nonlinear", "solver": "esdirk"},
     "nonlinear, adams-moulton": {"variant": "nonlinear", "solver": "adams-moulton", "step_size": 0.5},
     "nonlinear-rewired": {"variant": "nonlinear-rewired", "keep": 0.7, "solver": "heun", "step_size": 0.5},
     "checkpoint": {"variant": "nonlinear", "gradient": "checkpoint"},

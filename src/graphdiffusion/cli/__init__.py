@@ -12,7 +12,7 @@ import typer
 import typer.main
 
 from ..errors import GraphDiffusionError
-from . import about, reproduce, runs, train, tune
+from . import about, demo, reproduce, runs, train, tune
 from .messages import one_sentence, say
 from .options import load_plugins
 
@@ -43,6 +43,7 @@ def make_command(configured: bool, plugins: tuple[str, ...] = ()) -> Any:
     runs.add_to(app)
     tune.add_to(app, configured)
     reproduce.add_to(app)
+    demo.add_to(app)
     about.add_to(app)
     return typer.main.get_command(app)
 
@@ -71,7 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         # typer keeps the class of its usage errors to itself, but every one has this method
         if hasattr(error, "format_message"):
-            return _refuse(one_sentence(error))
+            # empty where a group of commands was named alone: its help has been printed
+            return _refuse(one_sentence(error)) if error.format_message() else 2
         from ..training.memory import ADVICE, is_out_of_memory
 
         if is_out_of_memory(error):

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 _PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
-_EXTRAS = {"plots": "matplotlib", "parquet": "pyarrow", "knn": "pynndescent", "ogb": "ogb"}
+_EXTRAS = {
+    "plots": "matplotlib",
+    "parquet": "pyarrow",
+    "knn": "pynndescent",
+    "images": "scikit-image",
+    "ogb": "ogb",
+}
 
 
 def add_to(app: typer.Typer) -> None:

@@ -18,10 +18,11 @@ def say(message: str) -> None:
     print("grand:", " ".join(message.split()), file=sys.stderr, flush=True)
 
 
-def draw(name: str, folder: Path) -> None:
-    """Pictures beside the results in a folder, by a function of the report, where matplotlib is at hand."""
-    if find_spec("matplotlib") is not None:
-        getattr(import_module("..report", __package__), name)(folder)
+def draw(name: str, results: Path) -> Path | None:
+    """The picture beside results, by a function of the report; ``None`` where matplotlib is not at hand."""
+    if find_spec("matplotlib") is None:
+        return None
+    return getattr(import_module("..report", __package__), name)(results)
 
 
 def command() -> str:

@@ -37,16 +37,18 @@ def load_plugins(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(load_plugin(path).sha256 for path in named)
 
 
-def with_config(command: Callable[..., None]) -> Callable[..., None]:
+def with_config(command: Callable[..., None], configured: bool) -> Callable[..., None]:
     """Give a command that takes ``**options`` an option for everything that can be configured but the data.
 
-    Typer reads signatures: the command gets one in which all options are written out.
+    Typer reads signatures: the command gets one in which all options are written out; none of them if it is
+    not to be ``configured``.
     """
-    from ..training.choices import all_options
-
     own = inspect.signature(command, eval_str=True)
     parameters = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    parameters += [_parameter(option) for option in all_options().values() if option.name != "data"]
+    if configured:
+        from ..training.choices import all_options
+
+        parameters += [_parameter(option) for option in all_options().values() if option.name != "data"]
 
     def shown(*args: Any, **kwargs: Any) -> None:
         command(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""``grand reproduce``."""
+"""``grand reproduce``: the tables of the paper, and each of its other experiments by its name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import ConfigError
+from . import figures
 from .messages import say
 from .options import ROOT
 
@@ -17,12 +19,38 @@ if TYPE_CHECKING:
     from ..experiments.tables import Cell
 
 
+TABLES = {"table1": "Table 1: Planetoid's splits.", "table2": "Table 2: random splits."}
+
+
+class Experiments(TyperGroup):
+    """A group whose first word must be one of its commands; otherwise one sentence lists them."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            others = ", ".join(name for name in self.commands if name not in TABLES)
+            raise ConfigError(
+                f"table must be one of {', '.join(TABLES)}, or an experiment ({others}), before options; "
+                f"got {repr(args[0]) if args else 'nothing'}."
+            )
+        return super().parse_args(ctx, args)  # type: ignore[arg-type]
+
+
 def add_to(app: typer.Typer) -> None:
-    app.command("reproduce")(reproduce)
+    group = typer.Typer(
+        cls=Experiments,
+        help=(
+            "Measure the paper's tables and figures. Tables take options such as --splits, --inits and "
+            "--budget: grand reproduce table2 --help."
+        ),
+    )
+    for name, about in TABLES.items():
+        group.command(name, short_help=about)(reproduce)
+    figures.add_to(group)
+    app.add_typer(group, name="reproduce")
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="table1 (Planetoid's splits) or table2 (random splits).")],
+    context: typer.Context,
     only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
     rows: Annotated[str, typer.Option(help="Models, with commas.", show_default="all")] = "",
     readings: Annotated[
@@ -55,7 +83,7 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard runs made with other options.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")] = False,
 ) -> None:
-    """Measure the paper's tables: every cell by the paper's protocol, beside the paper's figure.
+    """Measure a table of the paper: every cell by the paper's protocol, beside the paper's figure.
 
     The paper has 100 splits with 20 initialisations each: for a GPU. On a laptop take --splits 5
     --inits 1. Cells that are finished are not repeated; a run that was stopped goes on.
@@ -65,6 +93,7 @@ def reproduce(
     from ..experiments.tables import reproduce as measure
     from ..training.problem import pick_device
 
+    table = str(context.info_name)
     if not budget > 0:
         raise ConfigError(f"--budget must be greater than 0 seconds, got {budget:g}.")
     if search and preset != "auto":

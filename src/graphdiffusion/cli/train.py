@@ -26,7 +26,7 @@ _DATA = "Data set by name, or path of a folder or .npz file with your own graph.
 
 
 def add_to(app: typer.Typer, configured: bool) -> None:
-    app.command("train")(with_config(train) if configured else train)
+    app.command("train")(with_config(train, configured))
 
 
 def train(

@@ -22,7 +22,7 @@ _SHOWN = 12  # trials of the leaderboard on the screen
 
 
 def add_to(app: typer.Typer, configured: bool) -> None:
-    app.command("tune")(with_config(tune) if configured else tune)
+    app.command("tune")(with_config(tune, configured))
 
 
 def tune(

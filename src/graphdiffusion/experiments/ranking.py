@@ -1,15 +1,13 @@
-"""Who is ahead of whom in a table: ranks, and paired differences over the same splits."""
+"""Ranks of the rows of a table, and paired differences over the same splits."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from scipy.stats import t as student
-
+from ..training.summary import half_interval
 from . import paper
 
 Column = tuple[str, str]  # a data set, and a reading
@@ -51,10 +49,7 @@ def paired(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference | 
     if not common:
         return None
     each = [ours[split] - theirs[split] for split in common]
-    half = math.inf
-    if len(each) > 1:
-        half = float(student.ppf(0.975, len(each) - 1)) * stdev(each) / math.sqrt(len(each))
-    return Difference(first["row"], second["row"], fmean(each), half)
+    return Difference(first["row"], second["row"], fmean(each), half_interval(each))
 
 
 def grand_and_rival(column: Mapping[str, Mapping[str, Any]]) -> Difference | None:

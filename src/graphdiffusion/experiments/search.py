@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..training.config import Config
 from ..training.memory import free_memory
 from ..training.problem import pick_device, read_data
-from ..training.summary import duration
+from ..training.summary import counted, duration
 from ..training.timing import epoch_seconds
 from .race import Outcome, Workshop, race, rungs
 from .record import Book, Entry, Leaderboard, Plan
@@ -60,7 +60,11 @@ def _search(book: Book, workshop: Workshop, trials: Sequence[Trial], watcher: No
     plan = book.plan
     done = book.outcomes(trials)
     left = [trial for trial in trials if trial.number not in done]
-    watcher(f"search {book.name}: {len(trials)} trials in {len({t.family for t in trials})} families.")
+    families = len({t.family for t in trials})
+    watcher(
+        f"search {book.name}: {counted(len(trials), 'trial')} in "
+        f"{families} {'family' if families == 1 else 'families'}."
+    )
     if done:
         watcher(f"{len(done)} trials are finished already.")
     earlier: dict[int, list[float]] = defaultdict(list)

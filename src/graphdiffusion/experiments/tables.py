@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -24,8 +24,8 @@ from ..training.folder import holds_run, is_finished, open_folder, read_config
 from ..training.lock import writing
 from ..training.problem import load_problem, pick_device, protocol, read_data
 from ..training.runs import read_summary
-from ..training.storage import digest, read_json, write_json
-from ..training.summary import describe
+from ..training.storage import digest, read_json
+from ..training.summary import counted, describe
 from ..training.trainer import Trainer, Watcher
 from . import paper
 from .presets import preset_config, preset_name
@@ -33,6 +33,7 @@ from .readings import hidden_tests
 from .record import Plan
 from .search import search
 from .space import read_space
+from .tablefile import holds, merge
 
 Note = Callable[[str], None]
 
@@ -107,25 +108,32 @@ def cells(
     for row in rows:
         if row not in rows_of(table):
             raise ConfigError(f"{table} has no row {row!r}; it has {', '.join(rows_of(table))}.")
-    kinds: dict[str, dict[str, Any]] = paper.READINGS if table == "table1" else {"": {"split": "random"}}
+    kinds: dict[str, dict[str, Any]] = paper.READINGS if table == "table1" else {"": {}}
     for reading in readings:
         if reading not in kinds:
             raise ConfigError(f"{table} has no reading {reading!r}; it has {', '.join(kinds)}.")
-    more: dict[str, Any] = {
-        "splits": splits if table == "table2" else 1, "inits": inits, "device": device,
-    }  # fmt: skip
+    more: dict[str, Any] = {"inits": inits, "device": device}
     if epochs is not None:
         more["epochs"] = epochs
     found = []
     for data in (name for name in paper.DATA[table] if name in wanted):
         for row in (name for name in rows_of(table) if name in rows):
             for reading in (kind for kind in kinds if not readings or kind in readings):
-                options = kinds[reading]
+                options = {"splits": 1} | kinds[reading]
+                if table == "table2":
+                    options |= (
+                        {"split": "given"} if _is_fixed(data) else {"split": "random", "splits": splits}
+                    )
                 name = preset_name(data, row, preset, options["split"])
                 config = preset_config(data, row, preset, **options, **more)
                 ending = "" if preset in ("auto", "start") else f"-{preset}"
                 found.append(Cell(table, ending, data, row, reading, name, config))
     return found
+
+
+def _is_fixed(data: str) -> bool:
+    """Whether a data set of table 2 has one split that is published with it."""
+    return not dataset_info(data).development
 
 
 def rows_of(table: str) -> tuple[str, ...]:
@@ -179,7 +187,7 @@ def reproduce(
             about: dict[str, Any] = {}
             if plan is not None:
                 cell, about = tuned(cell, plan, out / "search", root, note)
-            if summary is not None and _is_in(summary / cell.file, cell):
+            if summary is not None and holds(summary / cell.file, cell.about, _identity(cell)):
                 note(f"{cell.name} is in {summary / cell.file} already.")
                 continue
             found = _measure(cell, folder, root, graphs, fresh, note, watch) | about
@@ -187,9 +195,9 @@ def reproduce(
             missing[cell.name] = str(error)
             note(f"{cell.name} is not measured: {error}")
             continue
-        _merge(out / cell.file, table, found)
+        merge(out / cell.file, table, found)
         if summary is not None:
-            _merge(summary / cell.file, table, {k: v for k, v in found.items() if k != "results"})
+            merge(summary / cell.file, table, {k: v for k, v in found.items() if k != "results"})
     path = out / wanted[0].file
     if not path.exists() and summary is not None:
         path = summary / wanted[0].file
@@ -219,7 +227,7 @@ def _measure(
             graphs[cell.data] = read_data(config, root)
         problem = load_problem(config, graphs[cell.data]).to(pick_device(cell.config.device))
         members = protocol(config, problem.data)
-        note(f"{cell.name}: {len(members)} trainings with the preset {cell.preset}.")
+        note(f"{cell.name}: {counted(len(members), 'training')} with the preset {cell.preset}.")
         with open_folder(folder, config, problem.data, resume) as kept:
             Trainer(problem, config, members, kept, watch(cell, len(members))).run()
     found = read_summary(folder)
@@ -230,13 +238,14 @@ def _measure(
 def tuned(
     cell: Cell, plan: Plan, folder: Path, root: str | None, note: Note
 ) -> tuple[Cell, dict[str, Any]]:
-    """A cell with the options that a search finds from its own, and what is told of the search.
+    """A cell with the options that a search finds, starting from its own, and facts about the search.
 
     For table 1 the search sees no label of a node that any reading tests: one search serves them all.
     """
-    fixed = cell.table == "table1"
-    name = f"{cell.data}-{cell.row}{'-planetoid' if fixed else ''}"
-    config = cell.config.replace(splits=0, inits=1, lcc=True, split="given" if fixed else "random")
+    first = cell.table == "table1"
+    split = "given" if first or _is_fixed(cell.data) else "random"
+    name = f"{cell.data}-{cell.row}{'-planetoid' if first else ''}"
+    config = cell.config.replace(splits=0, inits=1, lcc=True, split=split)
     data = read_data(config, root)
     started = time.monotonic()
     board = search(
@@ -244,7 +253,7 @@ def tuned(
         read_space(cell.row),
         plan,
         folder / name,
-        data=hidden_tests(data) if fixed else data,
+        data=hidden_tests(data) if first else data,
         watcher=note,
     )
     kept = {key: getattr(cell.config, key) for key in NOT_IN_PRESETS}
@@ -273,8 +282,8 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
     ours = found["test"]
     each: dict[int, list[float]] = {}
     for result in results:
-        # a split of its own, or one fixed split: then initialisations are what two rows have in common
-        number = result["split"] if cell.table == "table2" else result["init"]
+        # where there is one split, initialisations are what two rows have in common
+        number = result["split"] if cell.config.split == "random" else result["init"]
         each.setdefault(number, []).append(100 * result["test"])
     return {
         **cell.about,
@@ -310,44 +319,3 @@ def _entry(cell: Cell, found: dict[str, Any]) -> dict[str, Any]:
 def _identity(cell: Cell) -> str:
     """Identifies all options of a cell; the device is none of them."""
     return digest({k: v for k, v in cell.config.to_dict().items() if k != "device"})[:16]
-
-
-def _is_in(path: Path, cell: Cell) -> bool:
-    """Whether a results file has a cell with these options."""
-    entries = read_json(path, "table")["cells"] if path.exists() else []
-    return any(_place(c) == _place(cell.about) and c.get("options") == _identity(cell) for c in entries)
-
-
-def _merge(path: Path, table: str, cell: dict[str, Any]) -> None:
-    """Put a cell into a results file in place of an older one, in the order of the table."""
-    with writing(path.parent, wait=True):  # others may measure other cells of the table
-        _replace(path, table, cell)
-
-
-def _replace(path: Path, table: str, cell: dict[str, Any]) -> None:
-    content = read_json(path, "table") if path.exists() else {}
-    others = [c for c in content.get("cells", []) if _place(c) != _place(cell)]
-    entries = sorted([*others, cell], key=_place)
-    about = {
-        "table": table,
-        "source": paper.SOURCE,
-        "unit": "percent",
-        "protocol": (
-            "readings of Planetoid's split: masks (on the largest component), whole (on the whole graph), "
-            "authors (the random split of the authors' code, on the largest component)"
-            if table == "table1"
-            else "random splits: 20 nodes a class train, the rest of the development set validates, "
-            "all others test; largest component"
-        ),
-    }
-    write_json(path, "table", about | {"cells": entries})
-
-
-def _place(cell: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Where a cell stands in its table."""
-    data, readings = paper.DATA["table2"], ["", *paper.READINGS]
-    return (
-        paper.ROWS.index(cell["row"]),
-        data.index(cell["data"]),
-        readings.index(cell.get("reading", "")),
-    )

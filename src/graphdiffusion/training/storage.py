@@ -44,10 +44,10 @@ def digest(content: Any) -> str:
     return hashlib.sha256(dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def write_json(path: Path, kind: str, content: Mapping[str, Any]) -> None:
-    """A JSON document that says what it is, with a checksum."""
+def write_json(path: Path, kind: str, content: Mapping[str, Any], indent: int | None = 2) -> None:
+    """A JSON document that says what it is, with a checksum; without ``indent`` on one line."""
     body = json.loads(dumps({"kind": kind, **content}))
-    write_bytes(path, (dumps(body | {"checksum": digest(body)}, indent=2) + "\n").encode())
+    write_bytes(path, (dumps(body | {"checksum": digest(body)}, indent=indent) + "\n").encode())
 
 
 def read_json(path: Path, kind: str, mend: str = MEND) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def spread(
     mean = statistics.fmean(means)
     if max(means) - min(means) > 1e-12:
         kind = "splits"
-        half = student.ppf(0.975, len(means) - 1) * statistics.stdev(means) / math.sqrt(len(means))
+        half = half_interval(means)
         low, high = mean - half, mean + half
     else:
         kind = part
@@ -139,6 +139,14 @@ def describe(score: Mapping[str, Any]) -> str:
     else:
         source = f"binomial error of {score['nodes']} {score['interval']}"
     return f"{mean}{score['unit']} (95% interval {low} to {high}, {source})"
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Half of the 95% interval of a mean, by Student's t; infinite for one value."""
+    count = len(values)
+    if count < 2:
+        return math.inf
+    return float(student.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
