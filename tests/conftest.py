@@ -31,6 +31,13 @@ torch.set_num_threads(1)  # the graphs here are too small to share out
 D = torch.float64
 
 
+@pytest.fixture(autouse=True)
+def no_reports(request, monkeypatch):
+    """Trainings write no report, which takes longer than they do, unless a test is marked ``pages``."""
+    if request.node.get_closest_marker("pages") is None:
+        monkeypatch.setattr("graphdiffusion.report.page.write_report", lambda *given, **how: None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A report carries the damage that its test counted, from a worker process to the main one."""

@@ -16,9 +16,8 @@ from .options import ROOT, Plugins
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors")
+_PACKAGES = ("torch", "torch_geometric", "numpy", "scipy", "scikit-learn", "safetensors", "matplotlib")
 _EXTRAS = {
-    "plots": "matplotlib",
     "parquet": "pyarrow",
     "knn": "pynndescent",
     "images": "scikit-image",

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..training.summary import FIGURES, counted
-from .messages import command, draw, say
+from .messages import command, say
+from .messages import report as write_report
 from .tables import described_figures, print_facts, print_table
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def train_automatically(
     budget: float,
     resume: bool,
     quiet: bool,
+    report: bool,
 ) -> None:
     """Carry out an automatic choice in a folder and print what it found."""
     from ..ensemble import choose
@@ -39,8 +41,7 @@ def train_automatically(
 
     if resume and is_chosen(out):
         say("this run is finished.")
-        draw("plot_choice", out)
-        print_choice(out, read_summary(out))
+        print_choice(out, read_summary(out), write_report(out, data=data) if report else None)
         return
     pick_device(base.device)
     if not resume:
@@ -52,8 +53,7 @@ def train_automatically(
         base, data, out, candidates=candidates, refit=refit, compare=compare, budget=budget, resume=resume,
         progress=progress,
     )  # fmt: skip
-    draw("plot_choice", out)
-    print_choice(out, summary)
+    print_choice(out, summary, write_report(out, data=data) if report else None)
 
 
 def evaluate_choice(folder: Path, root: str | None) -> None:
@@ -106,7 +106,7 @@ def about_data(base: Config, data: Data) -> list[str]:
     return found
 
 
-def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
+def print_choice(folder: Path, found: Mapping[str, Any], page: Path | None = None) -> None:
     """What the summary of an automatic choice says."""
     factor, digits = (100, 2) if found["unit"] else (1, 4)
 
@@ -138,4 +138,6 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
             [*rows, ("this ensemble", shown(own))],
         )
     print(f"Results: {folder}")
+    if page is not None:
+        print(f"Report:  {page}")
     print(f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)

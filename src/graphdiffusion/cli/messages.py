@@ -25,6 +25,17 @@ def draw(name: str, results: Path) -> Path | None:
     return getattr(import_module("..report", __package__), name)(results)
 
 
+def report(folder: Path, **how: Any) -> Path | None:
+    """The report of a finished training; what goes wrong with it is said, and the training stands."""
+    from ..report.page import write_report
+
+    try:
+        return write_report(folder, **how)
+    except Exception as error:
+        say(f"the report could not be written ({type(error).__name__}: {error}); the results are complete.")
+        return None
+
+
 def command() -> str:
     """How this program is called here: by its name where that is found, else by its path."""
     called = Path(sys.argv[0])

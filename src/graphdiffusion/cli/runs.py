@@ -1,4 +1,4 @@
-"""``grand evaluate`` and ``grand predict``: what a finished run is good for."""
+"""``grand evaluate``, ``predict``, ``report`` and ``compare``: what finished runs are good for."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _RUN = typer.Argument(help="Folder of a finished run.", show_default=False)
 def add_to(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
     app.command("predict")(predict)
+    app.command("report")(report)
+    app.command("compare")(compare)
 
 
 def evaluate(
@@ -133,6 +135,36 @@ def predict(
     several = number is None and len(found.members) > 1
     source = f"the mean of {len(found.members)} members" if several else f"member {number or 0}"
     say(f"predicted {len(answers):,} nodes with {source}: {out}")
+
+
+def report(
+    run: Annotated[Path, _RUN],
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file to write.", show_default="RUN/report.html")
+    ] = None,
+    plugin: Plugins = None,
+    root: Annotated[str, ROOT] = "",
+) -> None:
+    """Write a page about a run, to look at in a browser: one file that needs no network.
+
+    Scores beside simple methods, curves of all trainings, confusion and calibration, the nodes in the plane
+    with a slider over t, Dirichlet energy along t, and the nodes that the models are surest to be wrong
+    about.
+    """
+    from ..report.page import write_report
+
+    print(f"Report: {write_report(run, out, root=root or None)}", flush=True)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("compare.html"),
+    plugin: Plugins = None,
+) -> None:
+    """Write a page with several runs side by side, and their paired differences to the first one."""
+    from ..report.page import write_comparison
+
+    print(f"Comparison: {write_comparison(runs, out)}", flush=True)
 
 
 def _columns(task: str, names: list[str], answers: Tensor) -> tuple[list[str], list[list[str]]]:

@@ -103,7 +103,9 @@ def _part(own: Mapping[str, Any]) -> str:
     return "test" if own["part"] == "test" else "validation"
 
 
-def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path] = ()) -> None:
+def print_summary(
+    folder: Path, found: Mapping[str, Any], plugins: Sequence[Path] = (), page: Path | None = None
+) -> None:
     """What ``summary.json`` says, and where the results are."""
     members = found["results"]
     splits = len({m["split"] for m in members})
@@ -125,6 +127,8 @@ def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path
         ],
     )
     print(f"Results: {folder}")
+    if page is not None:
+        print(f"Report:  {page}")
     more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins)
     print(
         f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv{more}", flush=True

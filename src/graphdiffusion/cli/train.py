@@ -14,7 +14,8 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
-from .messages import command, draw, say
+from .messages import command, say
+from .messages import report as write_report
 from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def train(
     baselines: Annotated[
         bool, typer.Option(help="Own graph: compare with simple methods on the same labels.")
     ] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html, a page to look at.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
@@ -70,7 +72,7 @@ def train(
     become an ensemble.
 
     Everything is kept in a folder: config.toml, fingerprint.json, metrics.jsonl, model.safetensors,
-    summary.json, log.txt. A run that was stopped goes on with --resume --out FOLDER.
+    summary.json, log.txt, report.html. A run that was stopped goes on with --resume --out FOLDER.
     """
     from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
@@ -108,10 +110,11 @@ def train(
     try:
         if automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
+            how["report"] = report
             own = None if resume or plain else settled.config
             _choose(settled.config, own, out, root or None, how)
         else:
-            _train(settled, out, resume, quiet, root or None, plugin or [], flags)
+            _train(settled, out, resume, quiet, root or None, plugin or [], flags, report)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
@@ -257,6 +260,7 @@ def _train(
     root: str | None,
     plugins: list[Path],
     flags: dict[str, Any],
+    report: bool,
 ) -> None:
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
@@ -272,7 +276,8 @@ def _train(
         found = load_run(out)
         tidy(out)
         say("this run is finished.")
-        print_summary(out, found.summary, plugins)
+        page = write_report(out, root=root) if report else None
+        print_summary(out, found.summary, plugins, page)
         return
     if resume:
         require_place(config)
@@ -300,8 +305,8 @@ def _train(
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
         Trainer(problem, config, members, folder, watcher).run()
-        draw("plot_run", out)
-    print_summary(out, read_summary(out), plugins)
+    page = write_report(out, root=root, data=problem.data) if report else None
+    print_summary(out, read_summary(out), plugins, page)
 
 
 def _rehearse(config: Config, problem: Problem) -> None:

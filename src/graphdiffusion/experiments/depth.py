@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ..graph import Graph
+from ..nn.trajectory import last_state
 from ..training.config import Config
 from ..training.folder import holds_run, is_finished, open_folder
 from ..training.problem import load_problem, pick_device, protocol, read_data
@@ -35,6 +36,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "gat": ("GAT", "gat", {}, "layers"),
 }
 KEPT = 5.0  # points
+EDGES = 1 << 18  # that are looked at together
 GRAND, STACKED = ("linear", "nonlinear"), ("gcn", "gcn-residual")
 TUNED = ("once", "every")  # at a moderate depth and then only deepened, as in the paper; or at every depth
 
@@ -133,12 +135,7 @@ def trained(config: Config, folder: Path, data: Data) -> Run:
 @torch.no_grad()
 def last_energy(run: Run, member: int) -> float:
     """Dirichlet energy of the state that the last layer of a trained model reads, over its size."""
-    model, found = run.model(member), []
-    last: Any = model.decoder if hasattr(model, "decoder") else model.layers[-1]  # type: ignore[index]
-    handle = last.register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
-    model(run.problem.x, run.problem.graph)
-    handle.remove()
-    state = found[-1]
+    state, _ = last_state(run.model(member), run.problem.x, run.problem.graph)
     return relative_energy(run.problem.graph, state if isinstance(state, Tensor) else state.dense())
 
 
@@ -151,7 +148,9 @@ def relative_energy(graph: Graph, x: Tensor) -> float:
     apart = graph.row != graph.col
     row, col, x = graph.row[apart].long(), graph.col[apart].long(), x.double()
     size = float(x.square().sum(1)[row].sum())
-    return float((x[row] - x[col]).square().sum()) / (2 * size) if size > 0 else 0.0
+    parts = zip(row.split(EDGES), col.split(EDGES), strict=True)  # all at once may not fit in memory
+    energy = sum(float((x[i] - x[j]).square().sum()) for i, j in parts)
+    return energy / (2 * size) if size > 0 else 0.0
 
 
 def figures(points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

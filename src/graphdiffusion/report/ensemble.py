@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..ensemble.folder import read_summary
 from ..training.summary import FIGURES
-from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
+from .style import BLUE, GREEN, GREY, ORANGE, axes_of, new_figure, save, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST = 30  # classes whose confusion can be read
 
@@ -28,17 +32,18 @@ def plot_choice(folder: str | os.PathLike[str]) -> Path:
     classes = "confusion" in own and len(found["names"]) <= MOST
     panels = 2 + classes + ("reliability" in own)
     figure, axes = new_figure(figsize=(4.2 * panels, 4.0), ncols=panels)
-    _race(axes[0], found)
-    _baselines(axes[1], found)
+    plot_race(found, ax=axes[0])
+    plot_baselines(found, ax=axes[1])
     if classes:
-        _confusion(axes[2], found["names"], own)
+        plot_confusion(found["names"], own["confusion"], ax=axes[2])
     if "reliability" in own:
-        _reliability(axes[-1], own)
+        plot_reliability(own, ax=axes[-1])
     return save(figure, folder / "figures.png")
 
 
-def _race(axis: Any, found: Mapping[str, Any]) -> None:
-    """A bar for each configuration; the chosen ones in colour."""
+def plot_race(found: Mapping[str, Any], ax: Axes | None = None) -> Figure:
+    """A bar for each configuration in the summary of a choice; the chosen ones in colour."""
+    figure, axis = axes_of(ax)
     factor = 100 if found["unit"] else 1
     entries = [r for r in found["race"] if r["val"] is not None][::-1]
     values = [factor * r["val"] for r in entries]
@@ -50,6 +55,7 @@ def _race(axis: Any, found: Mapping[str, Any]) -> None:
     )
     axis.margins(x=0.15)
     tidy(axis)
+    return figure
 
 
 def _written(axis: Any, values: Sequence[float]) -> None:
@@ -59,8 +65,9 @@ def _written(axis: Any, values: Sequence[float]) -> None:
         axis.annotate(f"{value:.3g}", (max(value, 0.0), place), (3, 0), **where)
 
 
-def _baselines(axis: Any, found: Mapping[str, Any]) -> None:
-    """Simple methods, and the ensemble, on the same nodes."""
+def plot_baselines(found: Mapping[str, Any], ax: Axes | None = None) -> Figure:
+    """Simple methods, and the ensemble, on the same nodes, from the summary of a choice."""
+    figure, axis = axes_of(ax)
     factor = 100 if found["unit"] else 1
     own = found["figures"]
     mean = own.get(FIGURES[found["metric"]])
@@ -75,10 +82,15 @@ def _baselines(axis: Any, found: Mapping[str, Any]) -> None:
     axis.set_title(f"{found['metric']} on {part} nodes{', %' if found['unit'] else ''}", fontsize=10)
     axis.margins(x=0.15)
     tidy(axis)
+    return figure
 
 
-def _confusion(axis: Any, names: list[str], own: Mapping[str, Any]) -> None:
-    counts = np.array(own["confusion"], dtype=float)
+def plot_confusion(
+    names: Sequence[str], confusion: Sequence[Sequence[int]], ax: Axes | None = None
+) -> Figure:
+    """What the nodes of each class, a row each, are predicted as."""
+    figure, axis = axes_of(ax)
+    counts = np.array(confusion, dtype=float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     small = 8 if len(names) <= 12 else 6
@@ -93,9 +105,12 @@ def _confusion(axis: Any, names: list[str], own: Mapping[str, Any]) -> None:
     axis.set_xlabel("predicted")
     axis.set_ylabel("class")
     axis.set_title("nodes of each class, by prediction", fontsize=10)
+    return figure
 
 
-def _reliability(axis: Any, own: Mapping[str, Any]) -> None:
+def plot_reliability(own: Mapping[str, Any], ax: Axes | None = None) -> Figure:
+    """Accuracy against confidence, from figures of predictions."""
+    figure, axis = axes_of(ax)
     bins = own["reliability"]
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":")
     sizes = [10 + 200 * b["nodes"] / own["nodes"] for b in bins]
@@ -108,3 +123,4 @@ def _reliability(axis: Any, own: Mapping[str, Any]) -> None:
     axis.set_ylim(0, 1.02)
     axis.set_title(f"reliability: calibration error {own['calibration_error']:.3f}", fontsize=10)
     tidy(axis)
+    return figure

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
 from ..training.folder import is_finished
 from ..training.journal import read_lines
 from ..training.runs import read_summary
-from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
+from .style import BLUE, GREEN, GREY, ORANGE, axes_of, new_figure, save, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def plot_run(folder: str | os.PathLike[str]) -> Path:
@@ -40,7 +45,7 @@ def plot_run(folder: str | os.PathLike[str]) -> Path:
         tidy(axis)
     axes[2].set_ylim(bottom=0)
     if finished:
-        _members(axes[3], summary)
+        plot_members(summary, ax=axes[3])
     return save(figure, folder / "curves.png")
 
 
@@ -72,16 +77,17 @@ def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, co
         axis.plot(shared, mean, color=colour, linewidth=2)
 
 
-def _members(axis: Any, summary: dict[str, Any]) -> None:
-    """Every member a dot, spread sideways where they are many; mean and 95% interval beside them.
+def plot_members(summary: Mapping[str, Any], ax: Axes | None = None) -> Figure:
+    """Every member of a run a dot, spread sideways where they are many; mean and 95% interval beside them.
 
     Scores on test nodes, or where there are none on validation nodes.
     """
+    figure, axis = axes_of(ax)
     part = "val" if summary["test"] is None else "test"
     score = summary[part]
     if score is None:
         axis.set_axis_off()
-        return
+        return figure
     factor, digits = (100, 1) if score["unit"] else (1, 3)
     values = sorted(factor * r[part] for r in summary["results"] if r[part] is not None)
     width = min(0.25, 0.04 * len(values))
@@ -100,3 +106,4 @@ def _members(axis: Any, summary: dict[str, Any]) -> None:
     shown = f"{name} {score['metric']}" + (", %" if score["unit"] else "")
     axis.set_title(f"{shown}, {len(values)} trainings", fontsize=10)
     tidy(axis)
+    return figure

@@ -31,6 +31,13 @@ def new_figure(**how: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(**grid)
 
 
+def axes_of(ax: Axes | None, **how: Any) -> tuple[Figure, Axes]:
+    """The axes that are given with their figure, or those of a new one; arguments as of ``new_figure``."""
+    if ax is None:
+        return new_figure(**{"figsize": (5.2, 3.2), **how})
+    return ax.figure, ax  # type: ignore[return-value]
+
+
 def tidy(axes: Axes) -> None:
     """No frame on top and right, a light grid behind."""
     axes.spines[["top", "right"]].set_visible(False)

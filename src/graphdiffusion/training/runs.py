@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from os import PathLike
@@ -19,7 +20,10 @@ from ..data import check_data
 from ..data.matching import match_features
 from ..errors import ArgumentError, DataError, FeaturesWarning
 from ..nn import Model, as_features
+from ..nn.continuous import Continuous
 from ..nn.scaling import PREFIX, Scaling
+from ..nn.trajectory import ModelTrajectory, trajectory
+from ..solvers import Solver
 from .answers import COLDEST, HOTTEST
 from .chunks import check_run, reading
 from .config import Config
@@ -112,6 +116,12 @@ class Run:
         model.load_state_dict(own, strict=True)
         return model.to(self._device).eval()
 
+    @property
+    def solver(self) -> Solver | None:
+        """The scheme of its models; ``None`` where they have no integral."""
+        model = self.model()
+        return model.diffusion.solver if isinstance(model, Continuous) else None
+
     def evaluate(self, member: int) -> tuple[float | None, float | None]:
         """Validation and test score of a member, computed anew, as the training computes them."""
         result = self._result(member)
@@ -150,6 +160,17 @@ class Run:
             output = model(x, graph, **self._labels(result, model, None if data is None else x.shape[-2]))
             total += self._task.answers(output, statistics, self.temperature)
         return (total / len(chosen)).to(self.task.dtype).cpu()
+
+    def trajectory(self, fractions: Sequence[float], member: int | None = None) -> ModelTrajectory:
+        """The states of the nodes on their way through the model of a member, by default the best.
+
+        Args:
+            fractions: Of the model's time T, rising from 0 to 1.
+            member: Which.
+        """
+        result, problem = self._result(member), self.problem
+        model = self.model(result.number)
+        return trajectory(model, problem.x, problem.graph, fractions, **self._labels(result, model, None))
 
     def matched(self, data: Data) -> tuple[Data, list[str]]:
         """A graph alone, with the features of the training in their order, and notes on what differs.

@@ -138,17 +138,21 @@ class Trainer:
             steps = first * self.config.epochs + (epoch + 1) * size
             self.watcher.epoch(steps, len(self.members) * self.config.epochs, population)
         if self.folder is not None:
-            self.folder.note(
-                {
-                    "kind": "epoch",
-                    "chunk": first,
-                    "epoch": epoch,
-                    "members": len(population),
-                    "loss": float(population.loss.mean()),
-                    "val": float(population.score.nanmean()),
-                    "evaluations": population.evaluations,
-                }
-            )
+            loss, score = population.loss.cpu(), population.score.cpu()
+            line = {
+                "kind": "epoch",
+                "chunk": first,
+                "epoch": epoch,
+                "members": len(population),
+                "loss": float(loss.mean()),
+                "val": float(score.nanmean()),
+                "evaluations": population.evaluations,
+            }
+            if len(population) > 1:
+                number = [member.number for member in population.members]
+                each = {"number": number, "loss": _short(loss), "val": _short(score)}
+                line["each"] = each
+            self.folder.note(line)
 
     def _checkpoint(self, first: int, members: list[Member], population: Population, done: Done) -> None:
         # an empty population is about to be stored for good
@@ -178,3 +182,8 @@ def _checkpoint_seconds() -> float:
         return float(text) if text else CHECKPOINT_SECONDS
     except ValueError:
         raise ConfigError(f"GRAND_CHECKPOINT_SECONDS must be a number, got {text!r}.") from None
+
+
+def _short(values: Tensor) -> list[float | None]:
+    """Numbers of the members with five digits, ``None`` where one is not finite."""
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]

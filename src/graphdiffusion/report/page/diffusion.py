@@ -1,0 +1,138 @@
+"""Parts of a report on diffusion: the nodes in the plane with a slider over t, and what changes along t."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...solvers import Exponential, Stats
+from ...training.summary import counted
+from ..style import BLUE, ORANGE, new_figure, tidy
+from .html import Html, Part, element, numbers, picture, section
+
+if TYPE_CHECKING:
+    from .report import Report
+
+COLOURS = {"class": "class", "predicted": "prediction", "right": "right or wrong", "value": "target"}
+LABEL = "Scatter plot of the nodes; the slider above moves them along t"
+
+
+def nodes(report: Report) -> Part | None:
+    """The nodes as they diffuse, with a slider over t."""
+    course = report.course
+    last = len(course.times) - 1
+    moving = last > 0
+    hidden = None if moving else "hidden"
+    slider = element("input", type="range", id="time", min="0", max=last, value=last, step="1")
+    now = element("output", "", id="time-value", for_="time")
+    controls = element(
+        "div",
+        element("label", "t ", slider, now, hidden=hidden),
+        element("button", "Play", id="play", type="button", hidden=hidden),
+        element("label", "places ", _select("embedding", {name: name for name in course.places})),
+        element("label", "colour ", _select("colour", {key: COLOURS[key] for key in _colours(report)})),
+        class_="controls",
+    )
+    panel = element(
+        "div",
+        controls,
+        element("canvas", "", id="nodes-canvas", role="img", aria_label=LABEL),
+        element("p", "", id="about", class_="soft", aria_live="polite"),
+        element("ul", "", id="legend"),
+        class_="panel",
+    )
+    count = len(course.nodes)
+    sample = "all nodes" if count == report.summary["nodes"] else f"a sample of {count:,} nodes"
+    about = (
+        f"The states of {sample} in {report.shown.config.title}, the best of its trainings by validation. "
+        + ("One map for all t, so that points move and do not jump. " if moving else "")
+        + f"PCA: the plane shows {100 * course.explained:.0f}% of the variance. t-SNE: near points are "
+        "alike; distances between clusters say little. Click a point to see which node it is."
+    )
+    name = "Nodes as they diffuse" if moving else "Nodes"
+    return "nodes", name, section(name, element("p", about, class_="soft"), panel, name="nodes")
+
+
+def _select(name: str, options: dict[str, str]) -> Html:
+    return element(
+        "select", *(element("option", text, value=key) for key, text in options.items()), id=name
+    )
+
+
+def _colours(report: Report) -> list[str]:
+    """What nodes can be coloured by, the most telling first."""
+    if report.task == "regression":
+        return ["value"]
+    if report.task != "classification":
+        return ["class"]
+    if report.course.predicted is None:
+        return ["class"]
+    known = report.summary["split"]["labelled"] / report.summary["nodes"]
+    return ["class", "predicted", "right"] if known > 0.5 else ["predicted", "class", "right"]
+
+
+def nodes_data(report: Report) -> dict[str, Any]:
+    """What the script of the page draws."""
+    course, task = report.course, report.runs[0].problem.task
+    ids = report.ids
+    found: dict[str, Any] = {
+        "ids": [str(ids[k]) for k in course.nodes],
+        "times": course.times,
+        "places": {name: numbers((65535 * at).round(), "u2") for name, at in course.places.items()},
+        "names": [],
+    }
+    y = task.y.cpu().numpy()[course.nodes]
+    if report.task == "classification":
+        found |= {"names": [str(n) for n in report.summary["names"]], "classes": numbers(y, "i2")}
+        if course.predicted is not None:
+            found["predicted"] = numbers(course.predicted, "u2")
+    elif report.task == "regression":
+        first = y.reshape(len(y), -1)[:, 0].astype(float)
+        known = task.labelled.cpu().numpy()[course.nodes]
+        low, high = (first[known].min(), first[known].max()) if known.any() else (0.0, 0.0)
+        share = (first - low) / max(high - low, 1e-300)
+        found["values"] = numbers(np.where(known, 1 + (65534 * share).clip(0, 65534).round(), 0), "u2")
+    return found
+
+
+def along(report: Report) -> Part | None:
+    """Dirichlet energy and separation of the classes along t, and what the integral cost."""
+    course = report.course
+    if course.steps is None:
+        return None
+    columns = 1 if course.separation is None else 2
+    figure, axes = new_figure(figsize=(3.4 * columns, 2.9), ncols=columns)
+    axes = np.atleast_1d(axes)
+    axes[0].plot(course.times, course.energy, color=BLUE)
+    axes[0].set_title("Dirichlet energy over its size", fontsize=10)
+    if min(course.energy) > 0 and max(course.energy) / min(course.energy) > 20:
+        axes[0].set_yscale("log")
+    else:
+        axes[0].set_ylim(bottom=0)
+    caption = "The energy ½ Σ ‖xᵢ − xⱼ‖² / Σ dᵢ‖xᵢ‖² over the edges: 0 where all neighbours are alike."
+    if course.separation is not None:
+        axes[1].plot(course.times, [100 * s for s in course.separation], color=ORANGE)
+        axes[1].set_title("variance between classes, %", fontsize=10)
+        axes[1].set_ylim(0, 100)
+        caption += (
+            " The share of the variance of labelled nodes that lies between the means of their classes: "
+            "the larger it is, the easier they are told apart."
+        )
+    for ax in axes:
+        ax.set_xlabel("t")
+        tidy(ax)
+    content = [picture(figure, "along", caption), element("p", _cost(report, course.steps))]
+    return "along", "Along t", section("Along t", *content, name="along")
+
+
+def _cost(report: Report, stats: Stats) -> str:
+    solver, end = report.shown.solver, report.course.times[-1]
+    if isinstance(solver, Exponential):
+        return f"The closed form took {counted(stats.evaluations, 'sparse product')} to t = {end:.3g}."
+    rejected = f" and {stats.rejected:,} rejected" if stats.rejected else ""
+    return (
+        f"{solver!r} took {counted(stats.accepted, 'step')}{rejected} to t = {end:.3g}, with "
+        f"{counted(stats.evaluations, 'evaluation')} of the right-hand side; the last step has the size "
+        f"{float(stats.last_step.max()):.3g}."
+    )

@@ -1,0 +1,107 @@
+"""The parts of a page. Whatever comes from data is escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Html(str):
+    """Text that is markup already; all other text is escaped."""
+
+
+Part = tuple[str, str, Html]  # of a page: name, title, content
+
+
+def text(value: Any) -> Html:
+    """A value as markup: text is escaped, markup is left alone."""
+    return value if isinstance(value, Html) else Html(escape(str(value), quote=True))
+
+
+def element(tag: str, *content: Any, **attributes: Any) -> Html:
+    """An element. A trailing underscore of an attribute's name is dropped, others become hyphens."""
+    names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+    given = "".join(f' {name}="{text(value)}"' for name, value in names.items() if value is not None)
+    return Html(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
+
+
+def section(title: str, *content: Any, name: str) -> Html:
+    """A part of the page with a heading that can be linked to."""
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str, kind: str | None = None
+) -> Html:
+    """A table that scrolls sideways where it is too wide; the first cell of a row is its heading."""
+    head = element("tr", *(element("th", name, scope="col") for name in heads))
+    body = [element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows]
+    content = element("caption", caption), element("thead", head), element("tbody", *body)
+    inside = element("table", *content, class_=kind)
+    return element("div", inside, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def _cell(value: Any) -> Html:
+    return value if isinstance(value, Html) and value.startswith("<td") else element("td", value)
+
+
+def picture(figure: Figure, name: str, caption: str) -> Html:
+    """A figure of matplotlib as SVG, in the colours of the page."""
+    import matplotlib
+
+    drawn = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = drawn.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, own in (("#000000", "currentColor"), ("#dddddd", "var(--grid)"), ("#ffffff", "none")):
+        svg = svg.replace(colour, own)
+    # ids must differ between the pictures of a page
+    svg = svg.replace('id="', f'id="{name}-').replace('href="#', f'href="#{name}-')
+    svg = svg.replace("url(#", f"url(#{name}-").replace("<svg", '<svg role="img" aria-hidden="true"', 1)
+    return element("figure", Html(svg), element("figcaption", caption))
+
+
+def numbers(values: NDArray[Any], kind: str) -> str:
+    """An array as base64 of whole numbers of a kind such as ``u2``, little-endian."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()).decode()
+
+
+def page(title: str, content: Sequence[Html], data: dict[str, Any]) -> str:
+    """The whole page. Only its own script may run, and nothing is loaded from anywhere."""
+    own = files(__package__)
+    style, script = (own.joinpath(f"page.{kind}").read_text() for kind in ("css", "js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    rules = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    head = element(
+        "head",
+        Html('<meta charset="utf-8">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{rules}">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html('<link rel="icon" href="data:,">'),
+        element("title", title),
+        element("style", Html(style)),
+    )
+    stored = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":  # nothing in it can end the element
+        stored = stored.replace(character, f"\\u{ord(character):04x}")
+    body = element(
+        "body",
+        element("main", *content),
+        element("script", Html(stored), type="application/json", id="data"),
+        element("script", Html(script)),
+    )
+    return f'<!doctype html>\n<html lang="en">\n{head}\n{body}\n</html>\n'

@@ -1,0 +1,187 @@
+"""The parts of a report, each from what :class:`~graphdiffusion.report.page.report.Report` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ... import __version__
+from ...training.summary import FIGURES, counted, describe, duration, wilson
+from ..curves import plot_curves, read_curves
+from ..ensemble import plot_baselines, plot_race
+from ..run import plot_members
+from ..style import axes_of, new_figure
+from .answers import calibration, confusion, errors
+from .diffusion import along, nodes
+from .html import Html, Part, element, picture, section, table
+
+if TYPE_CHECKING:
+    from .report import Report
+
+
+NOUNS = {
+    "classification": ("class", "classes"),
+    "regression": ("target", "targets"),
+    "multilabel": ("label", "labels"),
+}
+
+
+def title(report: Report) -> str:
+    data = report.summary["data"].rstrip("/").rsplit("/", 1)[-1]
+    model = "the best of several models" if report.choice else report.runs[0].config.title
+    return f"{data}: {model}"
+
+
+def heading(report: Report) -> list[Html]:
+    """Title, the score, and setting and data in a paragraph."""
+    found = report.summary
+    return [
+        element("h1", title(report)),
+        *_score(report),
+        element("p", _setting(report)),
+        element("p", _split(found["split"]), " ", _made(report)),
+    ]
+
+
+def _score(report: Report) -> list[Html]:
+    found, own = report.summary, report.summary["figures"]
+    metric = report.runs[0].task.metric
+    key = FIGURES[metric]
+    if not report.choice and found["test"] is not None:
+        score = found["test"]
+        big = f"{score['mean']:.2f}{score['unit']}" if score["unit"] else f"{score['mean']:.4f}"
+        return [
+            element("p", f"{big} test {metric}", class_="figure"),
+            element("p", describe(score), class_="soft"),
+        ]
+    if key not in own:
+        return []
+    unit = report.runs[0].task.percent
+    big = f"{100 * own[key]:.2f}%" if unit else f"{own[key]:.4f}"
+    part = report.part
+    low, high = wilson(own[key], own["nodes"]) if metric == "accuracy" else (0.0, 0.0)
+    ends = f"95% interval {100 * low:.1f} to {100 * high:.1f}, " if metric == "accuracy" else ""
+    count = counted(own["nodes"], f"{part} node")
+    soft = f"{ends}{count}, each answered by models that have not seen its label"
+    return [element("p", f"{big} {part} {metric}", class_="figure"), element("p", soft, class_="soft")]
+
+
+def _setting(report: Report) -> str:
+    found = report.summary
+    given = found.get("edges", found.get("edges_given", 0)) // 2
+    names, noun = len(found["names"]), NOUNS[report.task]
+    what = f"{names} {noun[names != 1]}"
+    return (
+        f"A graph of {counted(found['nodes'], 'node')} and {counted(given, 'edge')}, with "
+        f"{counted(found['features'], 'feature')} and {what}; "
+        f"{counted(found['split']['labelled'], 'node')} have a label."
+    )
+
+
+def _split(split: dict[str, Any]) -> str:
+    many = f" {split['splits']} such splits." if split["splits"] > 1 else ""
+    return (
+        f"Split: {split['kind']}; {split['train']:,} nodes train, {split['val']:,} validate and "
+        f"{split['test']:,} test.{many}"
+    )
+
+
+def _made(report: Report) -> str:
+    found = report.summary
+    took = f"{duration(found['seconds'])} on {found['device']}"
+    if report.choice:
+        tried = counted(len(found["race"]), "configuration")
+        models = counted(found["members"], "model")
+        return (
+            f"Of {tried} the best are joined: the answer is the weighted mean of {models}. It took {took}."
+        )
+    trainings = counted(found["members"], "training")
+    return f"{trainings} of {found['model']} with {found['parameters']:,} parameters, in {took}."
+
+
+def footer(report: Report) -> Html:
+    versions = ", ".join(f"{name} {text}" for name, text in report.summary["versions"].items())
+    made = f"Written by grand report, graphdiffusion {__version__}; the training used {versions}."
+    return element("p", made, class_="soft")
+
+
+def scores(report: Report) -> Part | None:
+    """Every training, simple methods, and the table of figures."""
+    own, found = report.summary["figures"], report.summary
+    content: list[Html] = []
+    if report.choice:
+        figure, ax = axes_of(None, figsize=(6.4, 0.36 * len(found["race"]) + 1.0))
+        plot_race(found, ax=ax)
+        caption = "Score on validation nodes of every configuration; the chosen ones in blue."
+        content.append(picture(figure, "race", caption))
+        rows = [
+            (r["name"], "failed" if r["val"] is None else _shown(r["val"], report), r["rounds"],
+             f"{r['weight']:.2f}" if r["weight"] else "")
+            for r in found["race"]
+        ]  # fmt: skip
+        heads = ("configuration", f"validation {found['metric']}", "trainings", "weight")
+        content.append(table(heads, rows, "What was tried, and its weight in the answer"))
+        if found["baselines"]:
+            figure, ax = axes_of(None, figsize=(6.4, 2.6))
+            plot_baselines(found, ax=ax)
+            content.append(
+                picture(figure, "baselines", "Simple methods with the same labels, on the same nodes.")
+            )
+    elif found["test"] is not None or found["val"] is not None:
+        figure, ax = axes_of(None, figsize=(5.2, 3.2))
+        plot_members(found, ax=ax)
+        content.append(
+            picture(figure, "members", "Every training a dot; mean and 95% interval beside them.")
+        )
+    facts = [
+        (name, f"{100 * own[key]:.2f}%" if share else f"{own[key]:.4g}")
+        for key, name, share in _NAMES
+        if key in own
+    ]
+    if facts:
+        part = report.part
+        content.append(
+            table(("figure", "value"), facts, f"Mean answer of all models, {own['nodes']:,} {part} nodes")
+        )
+    return ("scores", "Scores", section("Scores", *content, name="scores")) if content else None
+
+
+_NAMES = (
+    ("accuracy", "accuracy", True), ("balanced_accuracy", "balanced accuracy", True),
+    ("macro_f1", "macro F1", True), ("weighted_f1", "weighted F1", True), ("micro_f1", "micro F1", True),
+    ("all_right", "all labels right", True), ("roc_auc", "ROC-AUC", False), ("log_loss", "log loss", False),
+    ("r2", "R²", False), ("rmse", "root mean square error", False), ("mae", "mean absolute error", False),
+    ("calibration_error", "calibration error", False),
+)  # fmt: skip
+
+
+def _shown(score: float, report: Report) -> str:
+    return f"{100 * score:.2f}%" if report.runs[0].task.percent else f"{score:.4f}"
+
+
+def curves(report: Report) -> Part | None:
+    """Loss, validation score and evaluations against the epoch."""
+    metric, unit = report.runs[0].task.metric, report.runs[0].task.percent
+    found = {name: [read_curves(own) for own in folders] for name, folders in report.journals.items()}
+    figure, axes = new_figure(figsize=(10.2, 2.9), ncols=3)
+    for ax, key, head, factor in (
+        (axes[0], "loss", "training loss", 1.0),
+        (axes[1], "val", f"validation {metric}" + (", %" if unit else ""), 100.0 if unit else 1.0),
+        (axes[2], "evaluations", "evaluations of the right-hand side", 1.0),
+    ):
+        groups = {
+            name: {(k, m): own for k, one in enumerate(each) for m, own in one[key].items()}
+            for name, each in found.items()
+        }
+        plot_curves(groups, head, factor, ax=ax)
+    axes[2].set_ylim(bottom=0)
+    caption = (
+        "Thin lines are trainings, thick ones their median, bands hold 80% of them. The line of a training "
+        "that was stopped early ends there."
+    )
+    return "curves", "Training", section("Training", picture(figure, "curves", caption), name="curves")
+
+
+PARTS: tuple[Callable[[Report], Part | None], ...] = (
+    scores, nodes, along, confusion, calibration, curves, errors,
+)  # fmt: skip
