@@ -36,8 +36,7 @@ def test_a_run_and_its_folder(toy, capsys):  # noqa: F811
     assert str(folder) in shown.out and "4 (splits: 2, initialisations of each: 2)" in shown.out
     assert "95% interval" in shown.out and "parameters" in shown.out and "120" in shown.out
     files = {
-        "config.toml", "curves.png", "fingerprint.json", "log.txt", "metrics.jsonl", "model.safetensors",
-        "summary.json",
+        "config.toml", "fingerprint.json", "log.txt", "metrics.jsonl", "model.safetensors", "summary.json",
     }  # fmt: skip
     assert {p.name for p in folder.iterdir()} == files
     assert stored(str(folder)).data == str(toy.resolve())

@@ -121,7 +121,7 @@ def test_from_files_to_predictions(kind, capsys):
     assert main(["predict", "run", "--data", "unseen", "--out", "unseen.csv", "--member", "1"]) == 0
     other = np.array([[float(row[h]) for h in heads[-len(names) :]] for row in rows("unseen.csv")])
     np.testing.assert_allclose(other, run.predict(open_data("unseen"), 1), rtol=1e-4)
-    assert plot_run("run").exists()
+    assert plot_run("run").axes
 
 
 def test_predicted_labels_can_be_read(tmp_path):
@@ -246,7 +246,7 @@ def test_a_run_on_all_labels(tmp_path, monkeypatch, capsys):
     assert summary["split"]["train"] == 60
     for command in (["evaluate", "run"], ["predict", "run"]):
         assert main(command) == 0
-    assert load_run("run").temperature == 1 and plot_run("run").exists()
+    assert load_run("run").temperature == 1 and plot_run("run").axes
     capsys.readouterr()
     refused(capsys, ["train", "toy", "--split", "all", "--out", "choice"], "take another split than all")
 

@@ -59,11 +59,10 @@ def write_run(folder: Path, chunks: int, finished: bool) -> None:
 def test_plot_run(tmp_path, chunks, finished):
     folder = tmp_path / "run"
     write_run(folder, chunks, finished)
-    path = plot_run(folder)
-    assert path == folder / "curves.png"
+    path = style.save(plot_run(folder), tmp_path / "curves.png")
     assert size(path) == (1800 if finished else 1350, 465)
     before = path.read_bytes()
-    assert plot_run(str(folder)).read_bytes() == before
+    assert style.save(plot_run(str(folder)), path).read_bytes() == before
 
 
 def test_damaged_metrics(tmp_path):

@@ -51,7 +51,7 @@ FILES = {
 def test_links_in_a_run_are_refused(templates, monkeypatch, capsys, state):
     """Nothing is read through them, and nothing is written or removed."""
     monkeypatch.chdir(templates.restore(state))
-    for file in (*FILES[state], "lock", "curves.png"):
+    for file in (*FILES[state], "lock", "report.html"):
         kept, outside = Path("run", file), Path("outside", Path(file).name)
         outside.parent.mkdir(exist_ok=True)
         if kept.exists():
@@ -67,7 +67,7 @@ def test_links_in_a_run_are_refused(templates, monkeypatch, capsys, state):
             plot_run("run")
         assert (content(Path("outside")), content(Path("run"))) == before
         kept.unlink()
-        if outside.is_dir() or file not in ("lock", "curves.png"):
+        if outside.is_dir() or file not in ("lock", "report.html"):
             outside.rename(kept)
         else:
             outside.unlink()

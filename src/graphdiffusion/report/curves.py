@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..training.folder import is_finished
 from ..training.journal import read_lines
+from ..training.runs import read_summary
 from .style import BLUE, GREEN, GREY, ORANGE, RED, axes_of, tidy
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def read_curves(folder: Path) -> dict[str, dict[int, dict[int, float]]]:
     together.
     """
     found: dict[str, dict[int, dict[int, float]]] = {key: {} for key in KEYS}
-    for line in read_lines(folder / "metrics.jsonl"):
+    until = read_summary(folder)["metrics"] if is_finished(folder) else None
+    for line in read_lines(folder / "metrics.jsonl", until):
         if line["kind"] != "epoch":
             continue
         each = line.get("each", {})

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..ensemble.folder import read_summary
 from ..training.summary import FIGURES
-from .style import BLUE, GREEN, GREY, ORANGE, axes_of, new_figure, save, tidy
+from .style import BLUE, GREEN, GREY, ORANGE, axes_of, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 MOST = 30  # classes whose confusion can be read
 
 
-def plot_choice(folder: str | os.PathLike[str]) -> Path:
-    """Pictures of an automatic choice as ``figures.png`` beside its summary.
+def plot_choice(folder: str | os.PathLike[str]) -> Figure:
+    """An automatic choice, from its summary.
 
     The validation scores of all configurations; simple methods beside the ensemble; and for classes the
     confusion of the test nodes and the reliability of the probabilities.
     """
-    folder = Path(folder)
-    found = read_summary(folder)
+    found = read_summary(Path(folder))
     own = found["figures"]
     classes = "confusion" in own and len(found["names"]) <= MOST
     panels = 2 + classes + ("reliability" in own)
@@ -38,7 +37,7 @@ def plot_choice(folder: str | os.PathLike[str]) -> Path:
         plot_confusion(found["names"], own["confusion"], ax=axes[2])
     if "reliability" in own:
         plot_reliability(own, ax=axes[-1])
-    return save(figure, folder / "figures.png")
+    return figure
 
 
 def plot_race(found: Mapping[str, Any], ax: Axes | None = None) -> Figure:

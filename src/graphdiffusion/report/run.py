@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,71 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
 from ..training.folder import is_finished
-from ..training.journal import read_lines
 from ..training.runs import read_summary
-from .style import BLUE, GREEN, GREY, ORANGE, axes_of, new_figure, save, tidy
+from .curves import plot_curves, read_curves
+from .style import BLUE, GREY, axes_of, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def plot_run(folder: str | os.PathLike[str]) -> Path:
-    """Curves of a run, read from ``metrics.jsonl`` and ``summary.json``, as ``curves.png`` beside them.
+def plot_run(folder: str | os.PathLike[str]) -> Figure:
+    """Curves of a run, finished or not: loss, validation score and evaluations against the epoch.
 
-    Loss, validation accuracy and evaluations against the epoch, one thin line for each group of members
-    trained together and a thick one for their mean; then the test accuracy of every member, if the run
-    has come to its end.
+    Of a finished one also the score of every member.
     """
     folder = Path(folder)
     finished = is_finished(folder)
     summary = read_summary(folder) if finished else {}
-    lines = read_lines(folder / "metrics.jsonl", summary["metrics"] if finished else None)
-    epochs = [line for line in lines if line["kind"] == "epoch"]
-    if not epochs:
+    found = read_curves(folder)
+    if not found["loss"]:
         raise DataError(f"{folder} holds no finished epoch: name a folder that grand train has made.")
     figure, axes = new_figure(figsize=(12 if finished else 9, 3.1), ncols=4 if finished else 3)
-    for axis, key, title, factor, colour in (
-        (axes[0], "loss", "training loss", 1, ORANGE),
-        (axes[1], "val", *_validation(summary), BLUE),
-        (axes[2], "evaluations", "evaluations of the right-hand side", 1, GREEN),
-    ):
-        _curves(axis, epochs, key, factor, colour)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("epoch")
-        tidy(axis)
+    plot_curves({"loss": found["loss"]}, "training loss", ax=axes[0])
+    plot_curves({"score": found["val"]}, *_validation(summary), ax=axes[1])
+    plot_curves({"cost": found["evaluations"]}, "evaluations of the right-hand side", ax=axes[2])
     axes[2].set_ylim(bottom=0)
     if finished:
         plot_members(summary, ax=axes[3])
-    return save(figure, folder / "curves.png")
+    return figure
 
 
-def _validation(summary: dict[str, Any]) -> tuple[str, float]:
+def _validation(summary: Mapping[str, Any]) -> tuple[str, float]:
     """Title and factor of the validation score; that of classes where the run is unfinished."""
     score = summary.get("val")
     if score is None or score["unit"]:
         return f"validation {'accuracy' if score is None else score['metric']}, %", 100
     return f"validation {score['metric']}", 1
-
-
-def _curves(axis: Any, epochs: list[dict[str, Any]], key: str, factor: float, colour: str) -> None:
-    groups: dict[int, dict[int, float]] = {}
-    for line in epochs:
-        value = math.nan if line[key] is None else line[key]  # a loss that is not finite leaves a gap
-        groups.setdefault(line["chunk"], {})[line["epoch"]] = factor * value
-    for values in groups.values():
-        many = len(groups) > 1
-        axis.plot(
-            *zip(*values.items(), strict=True),
-            color=colour,
-            alpha=0.3 if many else 1,
-            linewidth=0.9 if many else 1.8,
-        )
-    if len(groups) > 1:  # the mean, as far as all of them go
-        last = min(max(values) for values in groups.values())
-        shared = sorted(e for e in set.intersection(*(set(v) for v in groups.values())) if e <= last)
-        mean = [sum(values[e] for values in groups.values()) / len(groups) for e in shared]
-        axis.plot(shared, mean, color=colour, linewidth=2)
 
 
 def plot_members(summary: Mapping[str, Any], ax: Axes | None = None) -> Figure:
