@@ -220,6 +220,14 @@ def test_trajectory_ends_where_the_model_does(run):
         assert way.times.tolist() == pytest.approx([0.0, 1.5, 3.0])
 
 
+def test_accepted_steps_end_at_the_time(tmp_path):
+    found = load_run(trained(tmp_path, "classes", "--solver", "dopri5", "--time", "4"))
+    sizes = found.trajectory(FRACTIONS).solution.stats.steps
+    assert len(sizes) == found.trajectory(FRACTIONS).solution.stats.accepted > 1
+    assert sum(float(h) for h in sizes) == pytest.approx(4.0) and all(float(h) > 0 for h in sizes)
+    assert ">step size<" in write_report(found.folder).read_text()
+
+
 def test_places_in_the_plane():
     random = np.random.default_rng(1)
     states = random.normal(size=(3, 40, 6)) * np.array([5.0, 3, 1, 1, 1, 1])

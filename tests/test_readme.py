@@ -26,6 +26,7 @@ def blocks(language: str, page: Path = PAGES[0]) -> list[str]:
     [
         ("README.md", 6, ["validation", "torch.Size([2, 4, 8])"]),
         ("docs/extending.md", 3, ["source,example 0.3 term.py", "drag=0.3"]),
+        ("docs/how-it-works.md", 1, ["reliability: calibration error 0.050"]),
         ("docs/own-data.md", 8, ["'reader', 'writer'", "1 label 'NA'", "regression [10.0, 12.5, nan]"]),
     ],
 )

@@ -86,6 +86,7 @@ class Adaptive(Marching):
             first = start.expand(lead)
             wanted = None if replay else times
             out, outputs, sizes = self._march(Counted(field, stats), x, first, end, wanted, stats)
+            stats.steps = [h.detach() for h in sizes]
         if not replay:
             return out, outputs
         extra = _gradient_of(end - start)

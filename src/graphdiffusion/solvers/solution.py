@@ -27,6 +27,7 @@ class Stats:
         newton_iterations: Iterations of Newton's method, over all steps.
         products: Jacobian-vector products, over all steps.
         last_step: Size of the last step, one for each member.
+        steps: Accepted steps of an adaptive scheme, one for each member; 0 after a member's last.
         spent: Evaluations that an adaptive scheme would have needed for each member alone.
         lost: Time at which an adaptive scheme first met a state that is NaN or infinite; ∞ where none was.
         failures: What went wrong, each with the mask of the failed members; their state is NaN.
@@ -40,6 +41,7 @@ class Stats:
     newton_iterations: int = 0
     products: int = 0
     last_step: Tensor = field(default_factory=lambda: torch.zeros(()))
+    steps: list[Tensor] = field(default_factory=list, repr=False)
     spent: Tensor = field(default_factory=lambda: torch.zeros(()), repr=False)
     lost: float = field(default=math.inf, repr=False)
     failures: list[SolverError] = field(default_factory=list, repr=False)

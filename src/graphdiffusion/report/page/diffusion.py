@@ -8,7 +8,7 @@ import numpy as np
 
 from ...solvers import Exponential, Stats
 from ...training.summary import counted
-from ..style import BLUE, ORANGE, new_figure, tidy
+from ..style import BLUE, GREEN, ORANGE, new_figure, tidy
 from .html import Html, Part, element, numbers, picture, section
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def along(report: Report) -> Part | None:
     course = report.course
     if course.steps is None:
         return None
-    columns = 1 if course.separation is None else 2
+    sizes = [float(h.max()) for h in course.steps.steps]
+    columns = 1 + (course.separation is not None) + bool(sizes)
     figure, axes = new_figure(figsize=(3.4 * columns, 2.9), ncols=columns)
     axes = np.atleast_1d(axes)
     axes[0].plot(course.times, course.energy, color=BLUE)
@@ -119,6 +120,10 @@ def along(report: Report) -> Part | None:
             " The share of the variance of labelled nodes that lies between the means of their classes: "
             "the larger it is, the easier they are told apart."
         )
+    if sizes:
+        axes[-1].stairs(sizes, np.cumsum([0.0, *sizes]), color=GREEN, baseline=None)
+        axes[-1].set_title("step size", fontsize=10)
+        axes[-1].set_ylim(bottom=0)
     for ax in axes:
         ax.set_xlabel("t")
         tidy(ax)
