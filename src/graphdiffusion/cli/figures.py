@@ -85,7 +85,9 @@ def sparsity(
 
 
 def steps(
-    scheme: Annotated[str, typer.Option(help="Schemes by name, with commas.", show_default="figure 1's")] = "",
+    scheme: Annotated[
+        str, typer.Option(help="Schemes by name, with commas.", show_default="figure 1's")
+    ] = "",
     out: Out = Path("results"),
 ) -> None:
     """Figure 1: block diagrams of a step of each scheme, drawn from the coefficients in the code.

@@ -176,7 +176,9 @@ def wanted(settings: Settings) -> list[dict[str, Any]]:
             if settings.heat and name in settings.trained_heat:
                 places += graphs(settings, "heat")[1:]
             found += [{"kind": "accuracy", "model": model, "scheme": name, **place} for place in places]
-        found += [{"kind": "speed", "model": model, "scheme": name} for name in own if name in settings.timed]
+        found += [
+            {"kind": "speed", "model": model, "scheme": name} for name in own if name in settings.timed
+        ]
     return found
 
 
@@ -232,7 +234,8 @@ class Bench:
         are trained together: one on a CPU.
         """
         places = graphs(self.settings, "ppr")
-        found, populations = [], []
+        found: list[dict[str, Any]] = []
+        populations: list[Population] = []
         for place in places[::-1]:  # the densest graph decides how many fit
             run = self.run({**point, **place, "scheme": REFERENCE[point["model"]]})
             config = configuration(self.settings, {**point, **place}, self.device).replace(rate=1e-12)

@@ -110,7 +110,7 @@ def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]
     apart = [a - b for a, b in zip(ours, theirs, strict=True)]
     mean, half = fmean(apart), half_interval(apart)
     low, high = mean - half, mean + half
-    if -MARGIN <= low and high <= MARGIN:
+    if low >= -MARGIN and high <= MARGIN:
         says = "same"
     elif high < 0 or low > 0:
         says = "lower" if high < 0 else "higher"
@@ -182,8 +182,9 @@ def implicit_verdict(speed: Sequence[Point], titles: Mapping[str, str]) -> str:
         text.append(f"{name_of(own, titles)}: {rewired[0]} for {rewired[-1]}")
     gains = [own["gain"]["mean"] for own in speed]
     return (
-        f"For implicit schemes sparsity helps at any step: {_held(cases)}{_range(gains)}; the sparsest graph "
-        f"takes fewer iterations than the densest in {fewer} of {len(cases)} cases ({'; '.join(text)})."
+        f"For implicit schemes sparsity helps at any step: {_held(cases)}{_range(gains)}; the sparsest "
+        f"graph takes fewer iterations than the densest in {fewer} of {len(cases)} cases "
+        f"({'; '.join(text)})."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from ..experiments.results import read_results
@@ -64,16 +64,14 @@ def plot_sparsity(results: str | os.PathLike[str], path: str | os.PathLike[str] 
     return save(figure, results.with_name("picture.png") if path is None else path)
 
 
-def _place(k: int, ks: Sequence[int]) -> int:
+def _place(k: int, ks: Sequence[int]) -> float:
     """Where K stands on the axis; 0, the graph as it is, at the left."""
-    return list(ks).index(k) + 1 if k else 0
+    return list(ks).index(k) + 1.0 if k else 0.0
 
 
 def _speed(
     axis: Any, points: Sequence[Mapping[str, Any]], titles: Mapping[str, str], ks: Sequence[int]
 ) -> dict[str, Any]:
-    from statistics import median
-
     shown = {}
     for p in (p for p in points if p["kind"] == "speed"):
         values = {_place(g["k"], ks): median(g["seconds"]) for g in p["graphs"]}
@@ -99,14 +97,9 @@ def _accuracy(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int])
     if any(0 < k < FEW for k in ks):
         edge = sum(0 < k < FEW for k in ks) + 0.5
         axis.axvline(edge, color=GREY, linestyle="--", linewidth=1)
-        axis.annotate(
-            f"K < {FEW} ", (edge, 0.02), xycoords=("data", "axes fraction"), ha="right", fontsize=9, color=GREY
-        )
+        _remark(axis, f"K < {FEW} ", (edge, 0.02), xycoords=("data", "axes fraction"))
     if any(method == "heat" for _, method in cases):
-        axis.annotate(
-            "filled: PageRank, hollow: heat", (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=9,
-            color="#444444",
-        )  # fmt: skip
+        _remark(axis, "filled: PageRank, hollow: heat", (0.98, 0.02), xycoords="axes fraction")
 
 
 def _work(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int]) -> dict[str, Any]:
@@ -131,3 +124,7 @@ def _line(axis: Any, values: Mapping[float, float], scheme: str, hollow: bool = 
     others = {place: value for place, value in values.items() if place >= 0.5}
     axis.plot(apart.keys(), apart.values(), linestyle="none", **how)
     return axis.plot(others.keys(), others.values(), linestyle=style, linewidth=1.5, **how)[0]
+
+
+def _remark(axis: Any, text: str, place: tuple[float, float], **how: Any) -> None:
+    axis.annotate(text, place, ha="right", fontsize=9, color="#555555", **how)

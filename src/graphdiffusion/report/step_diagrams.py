@@ -12,9 +12,9 @@ from ..solvers import SOLVERS, Tableau
 from ..solvers.semi_implicit import SemiImplicitEuler
 
 RELATIONS = {
-    "euler": ("explicit Euler, equation (7)", "a residual block; with τ = 1 a GAT layer, x⁺ = A(x) x"),
+    "euler": ("explicit Euler, eq. (7)", "a residual block; with τ = 1 a GAT layer, x⁺ = A(x) x"),
     "rk4": ("Runge-Kutta 4", "a dense block: the input is added to every stage, every stage to the output"),
-    "semi-implicit": ("semi-implicit Euler, equation (8)", "x⁺ solves an equation: it sees the whole graph"),
+    "semi-implicit": ("semi-implicit Euler, eq. (8)", "an equation for x⁺: it sees the whole graph"),
     "adams-bashforth": ("Adams-Bashforth", "a residual block that remembers three earlier ones"),
     "adams-moulton": ("Adams-Moulton", "a loop that runs until it converges, like a recurrent network"),
     "trapezoid": ("trapezoidal rule", "half a step explicit, half a step implicit"),
@@ -74,7 +74,9 @@ def step_diagram(name: str) -> StepDiagram:
             f"formula; take one of: {', '.join(drawable())}."
         )
     title = (scheme.__doc__ or name).partition(".")[0].partition(",")[0]
-    relation = f"{len(stages)} evaluations a step" if len(stages) > 1 else "one evaluation a step"
+    relation = f"{len(stages)} blocks"
+    if getattr(getattr(scheme, "tableau", None), "first_same_as_last", False):
+        relation += ", of which the last is the first of the next step"
     return StepDiagram(name, *RELATIONS.get(name, (title, relation)), stages)
 
 

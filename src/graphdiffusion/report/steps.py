@@ -1,4 +1,4 @@
-"""Block diagrams of a step of each scheme: figure 1 of the paper, drawn from the code's own coefficients."""
+"""Block diagrams of a step of each scheme: figure 1 of the paper, from the code's own coefficients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from .style import BLUE, GREY, RED, new_figure, save
 
 FIGURE_1 = ("euler", "rk4", "semi-implicit", "adams-bashforth", "adams-moulton")
 INK, FILL, KEPT = "#333333", "#E3EEF6", "#F3F3F3"
-RAIL, MIDDLE, TOP = 0.0, 1.5, 2.75  # heights of the sum, of the blocks, and of the input
-APART, WIDE, TALL, ROUND = 2.1, 0.46, 0.3, 0.15  # distance of blocks, half sizes, radius of a sum
+RAIL, MIDDLE, ABOVE = 0.0, 1.5, 1.25  # heights of the sum and of the blocks, and of x above these
+APART, LONGER, BEND = 2.1, 0.12, 0.35  # distance of blocks, more for each letter of a long weight; of arcs
+WIDE, TALL, ROUND = 0.46, 0.3, 0.15  # half sizes of a block, radius of a sum
 BEFORE = 0.85  # from a sum to the block that it feeds
-HEAD, GAP, WIDEST = 2.2, 1.0, 22.0  # height of headings, between diagrams, width of a row
+HEAD, GAP, WIDEST = 2.2, 1.0, 22.5  # height of headings, between diagrams, width of a row
 LETTER = 0.118  # width of a letter of a heading
 LAYER = {"wire": 2, "shape": 3, "text": 4}
 
@@ -53,17 +54,32 @@ def plot_steps(path: str | os.PathLike[str], schemes: Sequence[str] = FIGURE_1) 
 
 def width(diagram: StepDiagram) -> float:
     """Of a diagram, its title included."""
-    return max(_end(diagram) + 0.3, 1.25 * LETTER * len(diagram.title))
+    return max(_end(diagram) + 0.3, 1.2 * LETTER * len(diagram.title))
 
 
 def top(diagram: StepDiagram) -> float:
-    """Height of its highest wire."""
-    return TOP if any(stage.inputs for stage in diagram.stages) else MIDDLE + TALL
+    """Height of its highest wire: x runs above all arcs, which rise with their length."""
+    if not any(stage.inputs for stage in diagram.stages):
+        return MIDDLE + TALL
+    skipped = [
+        number - earlier
+        for number, stage in enumerate(diagram.stages)
+        for earlier, weight in enumerate(stage.inputs[:-1])
+        if weight
+    ]
+    arc = TALL + 0.5 * BEND * (max(skipped) * apart(diagram) - BEFORE) + 0.35 if skipped else 0.0
+    return MIDDLE + max(ABOVE, arc)
+
+
+def apart(diagram: StepDiagram) -> float:
+    """Distance of its blocks: room for the longest weight between two."""
+    lengths = [len(weight_label(stage.inputs[-1])) for stage in diagram.stages if stage.inputs]
+    return APART + LONGER * max(0, max(lengths, default=0) - 3)
 
 
 def _end(diagram: StepDiagram) -> float:
     """Where x⁺ stands."""
-    return APART * len(diagram.stages) + 1.35
+    return apart(diagram) * len(diagram.stages) + 1.35
 
 
 class Drawing:
@@ -80,6 +96,7 @@ class Drawing:
 
     def __init__(self, axis: Any, diagram: StepDiagram, left: float, low: float, head: float) -> None:
         self.axis, self.diagram, self.left, self.low, self.head = axis, diagram, left, low, head
+        self.apart, self.top = apart(diagram), top(diagram)
         self.labels: list[str] = []
 
     def draw(self) -> None:
@@ -87,7 +104,7 @@ class Drawing:
         end = _end(own)
         lines = wrap(own.relation, int((width(own) + 0.2) / LETTER))
         self._text(-0.2, self.head - 0.3, own.title, size=12.5, weight="bold", ha="left", va="top")
-        how = {"size": 10, "color": "#555555", "linespacing": 1.3}
+        how: dict[str, Any] = {"size": 10, "color": "#555555", "linespacing": 1.3}
         self._text(-0.2, self.head - 0.72, "\n".join(lines), ha="left", va="top", **how)
         self._name(0.0, "x")
         self._name(end, "x⁺")
@@ -99,15 +116,15 @@ class Drawing:
             self._sum(place, RAIL)
         later = [place - BEFORE for place, stage in self._places() if stage.inputs]
         if later:  # x runs above all blocks to every stage
-            self._wire([(0, MIDDLE), (0, TOP), (later[-1], TOP), (later[-1], MIDDLE + ROUND)])
+            self._wire([(0, MIDDLE), (0, self.top), (later[-1], self.top), (later[-1], MIDDLE + ROUND)])
             for place in later[:-1]:
-                self._dot(place, TOP)
-                self._wire([(place, TOP), (place, MIDDLE + ROUND)])
+                self._dot(place, self.top)
+                self._wire([(place, self.top), (place, MIDDLE + ROUND)])
         for number, (place, stage) in enumerate(self._places()):
             self._stage(number, place, stage)
 
     def _places(self) -> list[tuple[float, Stage]]:
-        return [(APART * (number + 1), stage) for number, stage in enumerate(self.diagram.stages)]
+        return [(self.apart * (number + 1), stage) for number, stage in enumerate(self.diagram.stages)]
 
     def _stage(self, number: int, place: float, stage: Stage) -> None:
         colour = RED if stage.at_end else INK
@@ -121,11 +138,10 @@ class Drawing:
                 self._wire([(0, RAIL + 0.28), (0, MIDDLE), (place - self._half(stage), MIDDLE)], style="--")
         elif stage.inputs:
             self._inputs(number, place, stage)
-        elif not stage.kept:
-            if number == 0:
-                self._wire([(0, RAIL + 0.28), (0, MIDDLE), (place - WIDE, MIDDLE)])
-                if len(self.diagram.stages) > 1 and self.diagram.stages[1].inputs:
-                    self._dot(0, MIDDLE)
+        elif number == 0:
+            self._wire([(0, RAIL + 0.28), (0, MIDDLE), (place - WIDE, MIDDLE)])
+            if any(other.inputs for other in self.diagram.stages):
+                self._dot(0, MIDDLE)
         self._block(place, stage)
 
     def _inputs(self, number: int, place: float, stage: Stage) -> None:
@@ -134,18 +150,18 @@ class Drawing:
         self._sum(centre, MIDDLE)
         self._wire([(centre + ROUND, MIDDLE), (place - WIDE, MIDDLE)])
         for earlier, weight in enumerate(stage.inputs):
-            source = APART * (earlier + 1)
+            source = self.apart * (earlier + 1)
             if not weight:
                 continue
             if earlier == number - 1:
                 self._wire([(source + WIDE, MIDDLE), (centre - ROUND, MIDDLE)])
                 self._weight((source + WIDE + centre - ROUND) / 2, MIDDLE + 0.2, weight)
             else:
-                top = self._arc((source, MIDDLE + TALL), (centre - 0.06, MIDDLE + ROUND), -0.35)
-                self._weight(*top, weight, size=7.5)
+                middle = self._arc((source, MIDDLE + TALL), (centre - 0.06, MIDDLE + ROUND), -BEND)
+                self._weight(*middle, weight, size=8)
         if stage.itself:
-            top = self._arc((place, MIDDLE + TALL), (centre + 0.06, MIDDLE + ROUND), 0.9, RED)
-            self._weight(top[0] + 0.2, top[1] + 0.16, stage.itself, RED)
+            middle = self._arc((place - 0.2, MIDDLE - TALL), (centre, MIDDLE - ROUND), -0.9, RED)
+            self._weight(middle[0] - 0.05, middle[1] - 0.2, stage.itself, RED)
 
     def _half(self, stage: Stage) -> float:
         return 0.85 if stage.matrix else WIDE
@@ -215,12 +231,10 @@ class Drawing:
         middle = ((x0 + x1) / 2 + bend * (y1 - y0) / 2, (y0 + y1) / 2 - bend * (x1 - x0) / 2)
         return middle
 
-    def _weight(
-        self, place: float, height: float, weight: float, colour: str = INK, size: float = 10, ha: str = "center"
-    ) -> None:
+    def _weight(self, place: float, height: float, weight: float, colour: str = INK, **how: Any) -> None:
         label = weight_label(weight)
         self.labels.append(label)
-        self._text(place, height, label, size=size, color=colour, ha=ha, box=True)
+        self._text(place, height, label, color=colour, box=True, **{"size": 10, **how})
 
     def _name(self, place: float, label: str) -> None:
         self._text(place, RAIL, label, size=14, style="italic")
@@ -240,4 +254,4 @@ def _legend(axis: Any, low: float) -> None:
     )
     how = {"fontsize": 10, "va": "center"}
     axis.text(-0.2, low, text, color="#444444", **how)
-    axis.text(-0.2, low - 0.4, "red: depends on x⁺ itself, so an equation is solved", color=RED, **how)
+    axis.text(-0.2, low - 0.4, "red: fed by its own result, an equation is solved", color=RED, **how)
