@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,7 +77,7 @@ def sparsity(
         ("accuracy", "test accuracy in percent", "{mean:.1f} ± {std:.1f}"),
     ):
         rows = [
-            (own["model"], _scheme(found, own), *(cell.format(**graph) for graph in own["graphs"]))
+            (own["model"], _scheme(found, own), *_cells(cell, own["graphs"], found["settings"]["ks"]))
             for own in found["figures"][key]
         ]
         print_table(f"sparsity: {title}", heads, rows)
@@ -161,6 +161,12 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
 def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """Scheme of a row, with the method where graphs are rewired by several."""
     return found["titles"][own["scheme"]] + (f", {own['rewire']}" if "rewire" in own else "")
+
+
+def _cells(form: str, graphs: Sequence[Mapping[str, Any]], ks: Sequence[int]) -> list[str]:
+    """Figures of the graph as it is and of each K; empty where there are none."""
+    known = {graph["k"]: form.format(**graph) for graph in graphs}
+    return [known.get(k, "") for k in (0, *ks)]
 
 
 def _percent(own: Mapping[str, float]) -> str:

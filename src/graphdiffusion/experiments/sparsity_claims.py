@@ -19,17 +19,16 @@ Point = Mapping[str, Any]
 
 
 def conclusions(
-    points: Sequence[Point], ks: Sequence[int], titles: Mapping[str, str], implicit: Sequence[str]
+    points: Sequence[Point], titles: Mapping[str, str], implicit: Sequence[str]
 ) -> dict[str, Any]:
     """Figures and verdicts.
 
     Args:
         points: Of the results file.
-        ks: Entries kept of each row, in order.
         titles: Of the schemes, by name.
         implicit: Names of the schemes with implicit steps.
     """
-    speed, accuracy = speed_figures(points), accuracy_figures(points, max(ks))
+    speed, accuracy = speed_figures(points), accuracy_figures(points)
     parts = [
         faster_verdict(speed, titles),
         accuracy_verdict(accuracy, titles),
@@ -71,7 +70,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> dict[str, float]:
     return {"mean": math.exp(mean), "low": math.exp(mean - half), "high": high}
 
 
-def accuracy_figures(points: Iterable[Point], densest: int) -> list[dict[str, Any]]:
+def accuracy_figures(points: Iterable[Point]) -> list[dict[str, Any]]:
     """Of each model, scheme and method: accuracy on each graph, and its difference to the densest one's.
 
     Differences are paired over the splits, with 95% intervals (Student's t). A difference is ``same`` if
@@ -87,8 +86,7 @@ def accuracy_figures(points: Iterable[Point], densest: int) -> list[dict[str, An
             for p in own
             if (p["model"], p["scheme"]) == (model, scheme) and p["rewire"] in (method, "none")
         }
-        if densest not in group:
-            continue  # not measured yet
+        densest = max(group)
         rows = [
             {
                 "k": k,
