@@ -76,7 +76,7 @@ def test_command_and_resuming(quick, tmp_path, capsys, monkeypatch):
     assert sum(p["kind"] == "speed" for p in points) == 2 + 1
     for p in points:
         if p["kind"] == "speed":
-            assert [g["k"] for g in p["graphs"]] == [0, *KS]
+            assert p["members"] == 1 and [g["k"] for g in p["graphs"]] == [0, *KS]
             assert all(len(g["seconds"]) == 2 and min(g["seconds"]) > 0 for g in p["graphs"])
             assert all((g["iterations"] > 0) == (p["scheme"] != "closed-form") for g in p["graphs"])
         else:

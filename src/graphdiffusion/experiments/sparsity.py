@@ -246,8 +246,8 @@ class Bench:
             run = self.run({**point, **place, "scheme": REFERENCE[point["model"]]})
             config = configuration(self.settings, {**point, **place}, self.device).replace(rate=1e-12)
             if not populations:
-                members = min(len(run.results), chunk_size(run.problem, config, len(run.results)))
-                members = max(1, members // len(places)) if members > 1 else 1
+                room = chunk_size(run.problem, config, len(run.results) * len(places)) // len(places)
+                members = max(1, min(len(run.results), room))
             populations.insert(0, loaded(run, config, members))
             found.insert(0, {"k": place["k"], **edges(run), **cost(run, config), "seconds": []})
         rounds = self.settings.warm + self.settings.repeats

@@ -173,16 +173,14 @@ def implicit_verdict(speed: Sequence[Point], titles: Mapping[str, str]) -> str:
     of their ratio. Beside it the paper's hypothesis, that a sparser graph takes fewer iterations.
     """
     cases = {name_of(own, titles): own["gain"]["low"] > 1 for own in speed}
-    fewer, text = 0, []
-    for own in speed:
-        rewired = [g["iterations"] for g in own["graphs"] if g["k"]]
-        fewer += rewired[0] < rewired[-1]
-        text.append(f"{name_of(own, titles)}: {rewired[0]} for {rewired[-1]}")
+    counts = [[g["iterations"] for g in own["graphs"] if g["k"]] for own in speed]
+    fewer = sum(own[0] < own[-1] for own in counts)
+    shares = [own[0] / own[-1] for own in counts if own[-1]]
+    beside = f", {min(shares):.2f} to {max(shares):.2f} times as many" if shares else ""
     gains = [own["gain"]["mean"] for own in speed]
     return (
         f"For implicit schemes sparsity helps at any step: {_held(cases)}{_range(gains)}; the sparsest "
-        f"graph takes fewer iterations than the densest in {fewer} of {len(cases)} cases "
-        f"({'; '.join(text)})."
+        f"graph takes fewer iterations than the densest in {fewer} of {len(cases)}{beside}."
     )
 
 

@@ -25,7 +25,7 @@ LINES = {
     "adams-bashforth-0.125": (GREY, "--", "v"),
     "adams-bashforth-0.005": (GREY, "-", "v"),
 }
-METHODS = {"ppr": "PageRank", "heat": "heat"}
+ITERATIONS = "× iterations or products"
 
 
 def plot_sparsity(results: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
@@ -57,9 +57,12 @@ def plot_sparsity(results: str | os.PathLike[str], path: str | os.PathLike[str] 
         column[2].set_xlabel("K, entries kept of each row")
     axes[0, 0].set_ylabel("seconds an epoch")
     axes[1, 0].set_ylabel("test accuracy (%)")
-    axes[2, 0].set_ylabel("evaluations, iterations")
+    axes[2, 0].set_ylabel("evaluations of an integral")
     for row in (0, 2):
         axes[row, 0].set_yscale("log")
+    last = shown.pop(ITERATIONS, None)
+    order = [content["titles"][name] for name in LINES if content["titles"][name] in shown]
+    shown = {title: shown[title] for title in order} | ({} if last is None else {ITERATIONS: last})
     figure.legend(shown.values(), shown.keys(), fontsize=9, frameon=False, loc="outside right upper")
     return save(figure, results.with_name("picture.png") if path is None else path)
 
@@ -103,7 +106,7 @@ def _accuracy(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int])
 
 
 def _work(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int]) -> dict[str, Any]:
-    """Evaluations as lines; iterations, where they are more than that, as crosses."""
+    """Evaluations as lines; iterations of implicit steps and products of exponential ones as crosses."""
     shown = {}
     for p in (p for p in points if p["kind"] == "speed"):
         places = [_place(g["k"], ks) for g in p["graphs"]]
@@ -111,7 +114,7 @@ def _work(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int]) -> 
         iterations = [g["iterations"] for g in p["graphs"]]
         if any(iterations):
             marks = axis.plot(places, iterations, "x", color=LINES[p["scheme"]][0], markersize=5)
-            shown["iterations or products (×)"] = marks[0]
+            shown[ITERATIONS] = marks[0]
     return shown
 
 
