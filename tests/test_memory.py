@@ -10,6 +10,7 @@ import torch
 from test_cli_basics import SMALL, write_graph
 
 from graphdiffusion.cli import main
+from graphdiffusion.nn import GraphDiffusion
 from graphdiffusion.training import Population
 
 CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried"
@@ -137,3 +138,12 @@ def test_memory_that_runs_out_anywhere_is_a_sentence(here, monkeypatch, capsys):
     monkeypatch.setattr("graphdiffusion.training.runs.build_graph", full)
     assert main(["predict", "run"]) == 2
     assert capsys.readouterr().err.startswith("grand: there is not enough memory: take a smaller hidden")
+
+
+def test_checkpoints_take_less():
+    """The estimate follows √N states: with many steps many more members fit."""
+    plain, less = (
+        GraphDiffusion(8, 12.1, solver="euler", step_size=0.005, gradient=gradient).memory(100, 500)
+        for gradient in ("backprop", "checkpoint")
+    )
+    assert 5 * less < plain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,8 @@ Device = Annotated[str, typer.Option(help=f"Where to compute. One of: {', '.join
 
 def add_to(group: typer.Typer) -> None:
     group.command("depth")(depth)
+    group.command("sparsity")(sparsity)
+    group.command("steps")(steps)
     group.command("superpixels")(superpixels)
 
 
@@ -54,6 +56,49 @@ def depth(
     heads = ("data", "tuned", "model", "best accuracy", "at the deepest")
     print_table("depth, test accuracy in percent", heads, rows)
     conclude(path, found, "plot_depth")
+
+
+def sparsity(
+    small: Small = False,
+    device: Device = "auto",
+    out: Out = Path("results"),
+) -> None:
+    """Figure 4, right: Cora rewired with K edges a node, accuracy and seconds an epoch of several schemes.
+
+    K = 4 to 128, personalised PageRank and heat, GRAND-l and GRAND-nl: for a GPU. With --small three K of
+    PageRank, in a few minutes on one core. Points that are measured are not repeated.
+    """
+    from .tables import print_table
+
+    path, found = measure("sparsity", out, small=small, root=None, device=device)
+    heads = ("model", "scheme", "as it is", *(f"K = {k}" for k in found["settings"]["ks"]))
+    for key, title, cell in (
+        ("speed", "seconds an epoch · evaluations of an integral", "{seconds:.3g} · {evaluations}"),
+        ("accuracy", "test accuracy in percent", "{mean:.1f} ± {std:.1f}"),
+    ):
+        rows = [
+            (own["model"], _scheme(found, own), *_cells(cell, own["graphs"], found["settings"]["ks"]))
+            for own in found["figures"][key]
+        ]
+        print_table(f"sparsity: {title}", heads, rows)
+    conclude(path, found, "plot_sparsity")
+
+
+def steps(
+    scheme: Annotated[
+        str, typer.Option(help="Schemes by name, with commas.", show_default="figure 1's")
+    ] = "",
+    out: Out = Path("results"),
+) -> None:
+    """Figure 1: block diagrams of a step of each scheme, drawn from the coefficients in the code.
+
+    Nothing is measured or trained. Needs matplotlib.
+    """
+    from ..report import FIGURE_1, plot_steps
+
+    names = [part.strip() for part in scheme.split(",") if part.strip()]
+    made = plot_steps(out / "steps" / "picture.png", names or FIGURE_1)
+    print(f"Picture: {made}", flush=True)
 
 
 def superpixels(
@@ -111,6 +156,17 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
         say("there is no picture: it needs matplotlib (pip install matplotlib).")
     else:
         print(f"Picture: {made}", flush=True)
+
+
+def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Scheme of a row, with the method where graphs are rewired by several."""
+    return found["titles"][own["scheme"]] + (f", {own['rewire']}" if "rewire" in own else "")
+
+
+def _cells(form: str, graphs: Sequence[Mapping[str, Any]], ks: Sequence[int]) -> list[str]:
+    """Figures of the graph as it is and of each K; empty where there are none."""
+    known = {graph["k"]: form.format(**graph) for graph in graphs}
+    return [known.get(k, "") for k in (0, *ks)]
 
 
 def _percent(own: Mapping[str, float]) -> str:

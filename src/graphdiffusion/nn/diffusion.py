@@ -219,6 +219,8 @@ class GraphDiffusion(MessagePassing):
     def memory(self, nodes: int, edges: int) -> int:
         """Estimate of what the forward pass of one member keeps for the backward pass, in bytes."""
         state, held = 4 * nodes * self.channels, self.solver.held(self.initial_time)
+        if self.gradient == "checkpoint":  # states between √N segments, and the segment at work
+            held = min(held, 3 * math.isqrt(held))
         each = self.equation.memory(nodes, edges, self.channels)
         return held * (state + each) + (16 + self.solver.products(self.initial_time)) * state
 

@@ -6,10 +6,15 @@ from .diffusion import plot_diffusion
 from .ensemble import plot_baselines, plot_choice, plot_confusion, plot_race, plot_reliability
 from .page import write_comparison, write_report
 from .run import plot_members, plot_run
+from .sparsity import plot_sparsity
 from .stability import plot_stability, step_errors
+from .step_diagrams import StepDiagram, step_diagram
+from .steps import FIGURE_1, plot_steps
 from .superpixels import animate_superpixels, plot_superpixels
 
 __all__ = [
+    "FIGURE_1",
+    "StepDiagram",
     "animate_superpixels",
     "plot_baselines",
     "plot_choice",
@@ -21,9 +26,12 @@ __all__ = [
     "plot_race",
     "plot_reliability",
     "plot_run",
+    "plot_sparsity",
     "plot_stability",
+    "plot_steps",
     "plot_superpixels",
     "read_curves",
+    "step_diagram",
     "step_errors",
     "write_comparison",
     "write_report",

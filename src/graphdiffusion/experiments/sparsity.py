@@ -1,0 +1,306 @@
+"""Sparsity, section 5.3 and figure 4 right: Cora rewired with K edges a node, accuracy and seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.nn.functional import pad
+from torch_geometric.data import Data
+
+from ..nn import GRAND
+from ..training.config import Config
+from ..training.memory import chunk_size
+from ..training.population import Population
+from ..training.problem import read_data
+from ..training.runs import Run
+from ..training.summary import device_name, versions
+from .depth import trained
+from .results import Note, Results, Tick, open_results
+from .sparsity_claims import MODELS, conclusions
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A scheme with its step.
+
+    Attributes:
+        title: What it is called.
+        options: Of the configuration.
+        models: Those that it integrates.
+        implicit: Whether its steps solve an equation, in iterations.
+        costly: Measured after all others, with less of everything.
+    """
+
+    title: str
+    options: Mapping[str, Any]
+    models: tuple[str, ...] = tuple(MODELS)
+    implicit: bool = False
+    costly: bool = False
+
+
+def _adams_bashforth(step: float, gradient: str, costly: bool) -> Scheme:
+    options = {"solver": "adams-bashforth", "step_size": step, "gradient": gradient}
+    return Scheme(f"Adams-Bashforth, τ = {step:g}", options, costly=costly)
+
+
+def _implicit(solver: str, title: str, step: float) -> Scheme:
+    return Scheme(f"{title}, τ = {step:g}", {"solver": solver, "step_size": step}, implicit=True)
+
+
+SCHEMES: dict[str, Scheme] = {
+    "closed-form": Scheme("closed form", {"solver": "exponential"}, ("linear",)),
+    "exponential-midpoint": Scheme(
+        "exponential midpoint, τ = 1", {"solver": "exponential-midpoint", "step_size": 1.0}, ("nonlinear",)
+    ),
+    "dopri5": Scheme("Dormand-Prince", {"solver": "dopri5"}),
+    "adams-moulton-1": _implicit("adams-moulton", "Adams-Moulton", 1.0),
+    "adams-moulton-0.5": _implicit("adams-moulton", "Adams-Moulton", 0.5),
+    "adams-moulton-0.25": _implicit("adams-moulton", "Adams-Moulton", 0.25),
+    "semi-implicit-1": _implicit("semi-implicit", "semi-implicit", 1.0),
+    "semi-implicit-4": _implicit("semi-implicit", "semi-implicit", 4.0),
+    # about the largest step that is stable for every α < 1, and the paper's, 2420 steps: too many to hold
+    "adams-bashforth-0.125": _adams_bashforth(0.125, "backprop", False),
+    "adams-bashforth-0.005": _adams_bashforth(0.005, "checkpoint", True),
+}
+# the scheme whose trained weights all schemes are timed with: they solve the same equation
+REFERENCE = {"linear": "closed-form", "nonlinear": "adams-moulton-1"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the figures depend on; defaults from the authors' side branch, or marked as ours.
+
+    Attributes:
+        data: Cora's largest component, which comes with the library.
+        ks: Largest entries that are kept of each row, beside the graph as it is.
+        ppr: Return probability of personalised PageRank.
+        heat: Time of the heat kernel (ours); 0: without it.
+        hidden, augment, time, rate, decay, self_loops: Of model and training. The self-loops are those of
+            the graph as it is; of a rewired one they are left out.
+        heads, attention_dim: Of the attention (ours: the branch has learnt none).
+        epochs: Of a training.
+        splits: Random splits, one training on each, the same for every graph and scheme (ours).
+        trained: Schemes that are trained on all graphs of PageRank, beside those of ``REFERENCE``.
+        trained_heat: Likewise of heat (ours).
+        timed: Schemes whose epochs are timed, on the graphs of PageRank.
+        costly_ks, costly_splits: K and splits of schemes that are costly (ours).
+        warm, repeats: Epochs before the timed ones, and timed ones (ours).
+    """
+
+    data: str = "cora-embedded"
+    ks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
+    ppr: float = 0.05
+    heat: float = 5.0
+    hidden: int = 16
+    augment: int = 16
+    time: float = 12.1
+    rate: float = 0.0047
+    decay: float = 5e-4
+    self_loops: float = 0.555
+    heads: int = 4
+    attention_dim: int = 16
+    epochs: int = 50
+    splits: int = 20
+    trained: tuple[str, ...] = (
+        "exponential-midpoint", "dopri5", "adams-moulton-1", "adams-bashforth-0.005",
+    )  # fmt: skip
+    trained_heat: tuple[str, ...] = ("closed-form", "dopri5", "adams-moulton-1")
+    timed: tuple[str, ...] = tuple(name for name in SCHEMES if name != "adams-bashforth-0.125")
+    costly_ks: tuple[int, ...] = (4, 8, 16, 32)
+    costly_splits: int = 5
+    warm: int = 3
+    repeats: int = 10
+
+
+FULL = Settings()
+SMALL = replace(
+    FULL,
+    ks=(4, 8, 16),
+    heat=0.0,
+    epochs=15,
+    splits=3,
+    trained=(),
+    timed=(
+        "closed-form", "exponential-midpoint", "dopri5", "adams-moulton-1", "adams-moulton-0.5",
+        "adams-bashforth-0.125",
+    ),
+    warm=1,
+    repeats=3,
+)  # fmt: skip
+
+
+def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device, note: Note) -> Path:
+    """Measure figure 4, right, in ``<out>/sparsity``, or ``sparsity-small``; the path of the results file.
+
+    What is costly comes last: if it is stopped before that, the file has its conclusions without it.
+    """
+    settings = SMALL if small else FULL
+    folder = out / ("sparsity-small" if small else "sparsity")
+    data = read_data(Config(data=settings.data), root)
+    if "adams-bashforth-0.005" not in settings.timed:
+        note("Adams-Bashforth takes steps of 0.125, the largest that are stable, for the paper's 0.005.")
+    with open_results(folder, asdict(settings), note) as results:
+
+        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+            bench = Bench(settings, folder / "runs", data, device.type)
+            found = bench.timed(point, tick) if point["kind"] == "speed" else bench.accuracy(point)
+            return found | {"device": device_name(device), "versions": versions()}
+
+        for costly in (False, True):
+            points = [p for p in wanted(settings) if SCHEMES[p["scheme"]].costly == costly]
+            if points:
+                results.measure(points, compute)
+                _conclude(results)
+    return results.path
+
+
+def _conclude(results: Results) -> None:
+    titles = {name: scheme.title for name, scheme in SCHEMES.items()}
+    implicit = [name for name, scheme in SCHEMES.items() if scheme.implicit]
+    results.conclude(titles=titles, **conclusions(results.points, titles, implicit))
+
+
+def graphs(settings: Settings, scheme: str, method: str = "ppr") -> list[dict[str, Any]]:
+    """What identifies the graph as it is (K = 0) and those that a method rewires."""
+    ks = settings.costly_ks if SCHEMES[scheme].costly else settings.ks
+    return [{"rewire": "none", "k": 0}, *({"rewire": method, "k": k} for k in ks)]
+
+
+def wanted(settings: Settings) -> list[dict[str, Any]]:
+    """All points, a model and scheme after the other."""
+    found = []
+    for model in MODELS:
+        own = [name for name, scheme in SCHEMES.items() if model in scheme.models]
+        for name in own:
+            places = graphs(settings, name) if name in (REFERENCE[model], *settings.trained) else []
+            if settings.heat and name in settings.trained_heat:
+                places += graphs(settings, name, "heat")[1:]
+            found += [{"kind": "accuracy", "model": model, "scheme": name, **place} for place in places]
+        found += [
+            {"kind": "speed", "model": model, "scheme": name} for name in own if name in settings.timed
+        ]
+    return found
+
+
+def configuration(settings: Settings, point: Mapping[str, Any], device: str = "auto") -> Config:
+    """The options of a model and scheme on a graph."""
+    rewired = {"none": {}, "ppr": {"rewire_alpha": settings.ppr}, "heat": {"rewire_t": settings.heat}}
+    options: dict[str, Any] = {"rewire": point["rewire"], **rewired[point["rewire"]]}
+    if point["rewire"] != "none":
+        options |= {"rewire_k": point["k"]}
+    splits = settings.costly_splits if SCHEMES[point["scheme"]].costly else settings.splits
+    return Config(
+        data=settings.data, split="random", splits=splits, epochs=settings.epochs, device=device,
+        self_loops=0.0 if point["rewire"] != "none" else settings.self_loops,
+        variant=point["model"], hidden=settings.hidden, augment=settings.augment, time=settings.time,
+        optimiser="rmsprop", rate=settings.rate, decay=settings.decay,
+        heads=settings.heads, attention_dim=settings.attention_dim, normaliser="softmax", over="rows",
+        input_dropout=0.5, dropout=0.0, relu=False, **options, **SCHEMES[point["scheme"]].options,
+    )  # fmt: skip
+
+
+class Bench:
+    """Trainings and timings of one experiment.
+
+    Args:
+        settings: Of the experiment.
+        folder: For the runs.
+        data: Cora.
+        device: By its name.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, data: Data, device: str) -> None:
+        self.settings, self.folder, self.data, self.device = settings, folder, data, device
+
+    def run(self, point: Mapping[str, Any]) -> Run:
+        """The run of a point, trained if it is not."""
+        name = "-".join(str(point[key]) for key in ("model", "scheme", "rewire", "k"))
+        return trained(configuration(self.settings, point, self.device), self.folder / name, self.data)
+
+    def accuracy(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Test accuracy on each split, and what an integral costs with the weights of the first."""
+        run = self.run(point)
+        return {
+            "test": [100 * (result.test or 0.0) for result in run.results],
+            "val": [100 * (result.val or 0.0) for result in run.results],
+            **edges(run),
+            **cost(run, run.config),
+            "options": run.config.to_dict(),
+        }
+
+    def timed(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        """Seconds an epoch on every graph, one after the other in each round, with the same weights.
+
+        An epoch is that of the harness, a step of training and a validation, divided by the members that
+        are trained together: one on a CPU.
+        """
+        places = graphs(self.settings, point["scheme"])
+        found: list[dict[str, Any]] = []
+        populations: list[Population] = []
+        for place in places[::-1]:  # the densest graph decides how many fit
+            run = self.run({**point, **place, "scheme": REFERENCE[point["model"]]})
+            config = configuration(self.settings, {**point, **place}, self.device).replace(rate=1e-12)
+            if not populations:
+                room = chunk_size(run.problem, config, len(run.results) * len(places)) // len(places)
+                members = max(1, min(len(run.results), room))
+            populations.insert(0, loaded(run, config, members))
+            found.insert(0, {"k": place["k"], **edges(run), **cost(run, config), "seconds": []})
+        rounds = self.settings.warm + self.settings.repeats
+        for number in range(rounds):
+            for own, population in zip(found, populations, strict=True):
+                seconds = epoch_seconds(population) / members
+                if number >= self.settings.warm:
+                    own["seconds"].append(seconds)
+            tick((number + 1) / rounds)
+        return {"graphs": found, "members": members}
+
+
+def loaded(run: Run, config: Config, members: int) -> Population:
+    """The first members of a run with their trained weights, to be integrated as a configuration says."""
+    population = Population(run.problem, config, [result.member for result in run.results[:members]])
+    with torch.no_grad():
+        for name, own in population.stack.saved.items():
+            population.stack.tensors[own].copy_(run.states[name][:members])
+    return population
+
+
+def epoch_seconds(population: Population) -> float:
+    """Seconds of one epoch; what fails is raised."""
+    device = population.loss.device
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    failure = population.step()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    if failure is not None:
+        raise failure
+    return time.perf_counter() - start
+
+
+def edges(run: Run) -> dict[str, int]:
+    """Edges of the graph that is diffused on; self-loops apart."""
+    graph = run.problem.graph
+    return {"edges": int((graph.row != graph.col).sum()), "self_loops": int((graph.row == graph.col).sum())}
+
+
+@torch.no_grad()
+def cost(run: Run, config: Config) -> dict[str, int]:
+    """Steps, evaluations and iterations of one integral with the weights of the first member.
+
+    Iterations are those of corrector or linear solver; of the exponential midpoint, sparse products.
+    """
+    model = cast(GRAND, replace(run, config=config).model(run.results[0].number))
+    layer, problem = model.diffusion, run.problem
+    x0 = pad(model.encoder(problem.x), (0, model.augment))
+    stats = layer.diffuse(layer.bind(x0, problem.graph), x0, layer.span, None, True).stats
+    return {
+        "evaluations": stats.evaluations,
+        "iterations": stats.inner_iterations,
+        "steps": stats.accepted,
+    }
