@@ -3,6 +3,7 @@
     python benchmarks/own.py measure --out DIR                    answers of all candidates of own_pool.py
     python benchmarks/own.py choose DIR --out FILE                a portfolio by regret
     python benchmarks/own.py table --out FILE                     grand train, LR, MLP, GCN, GAT
+    python benchmarks/own.py table --strangers --out FILE         the same on graphs of own_strangers.py
     python benchmarks/own.py show FILE                            the table in words
 
 A cell is a data set at a label rate: 5, 20 or 100 labels a class, or 60% of each class, where every class
@@ -24,6 +25,7 @@ import torch
 from own_cells import OTHERS, PAPER, RATES, Cell, opened, rates_of
 from own_measure import measure, read
 from own_pool import POOL, RIVALS
+from own_strangers import STRANGERS
 from own_table import measured
 
 from graphdiffusion.ensemble.plan import SIZES, Size
@@ -146,6 +148,13 @@ def main() -> None:
         command.add_argument("--rates", nargs="*", type=int, default=[0, *RATES])
         command.add_argument("--draws", type=int, default=draws)
         command.add_argument("--device", default="auto")
+        command.add_argument(
+            "--strangers",
+            dest="data",
+            action="store_const",
+            const=[*STRANGERS],
+            help="graphs that chose nothing",
+        )
     commands.choices["measure"].add_argument("--only", nargs="*", default=list(POOL), help="candidates")
     commands.choices["table"].add_argument("--only", nargs="*", default=list(METHODS), help="methods")
     choosing = commands.add_parser("choose")
