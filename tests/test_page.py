@@ -179,7 +179,7 @@ def test_refusals(run, tmp_path, capsys):
 
 
 def test_text_is_escaped():
-    made = table(["<a>"], [["<b>", "x & y", element("td", "<i>", class_="cell")]], '"<c>"')
+    made = table(["<a>", "b", "c"], [["<b>", "x & y", element("td", "<i>", class_="cell")]], '"<c>"')
     assert "<b>" not in made and "<i>" not in made and "&lt;b&gt;" in made and "x &amp; y" in made
     assert 'aria-label="&quot;&lt;c&gt;&quot;"' in made
     whole = page("<t>", [], {"x": "</script>\u2028"})

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#777777"
 
 
+PANEL = (3.0, 2.6)  # inches of one of several pictures in a row
+
+
 def new_figure(**how: Any) -> tuple[Figure, Any]:
     """Figure and axes on a canvas that needs no display; arguments as of ``plt.subplots``."""
     try:

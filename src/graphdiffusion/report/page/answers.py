@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..ensemble import plot_reliability
-from ..style import BLUE, ORANGE, axes_of, new_figure, tidy
-from .html import Html, Part, element, picture, section, table
+from ..style import BLUE, ORANGE, PANEL, axes_of, tidy
+from .html import Html, Part, element, pictures, section, table
 
 if TYPE_CHECKING:
     from .report import Report
@@ -74,16 +72,18 @@ def _agreement(report: Report) -> Html:
     found = report.answers.numpy()
     y = report.truth.reshape(report.answers.shape).numpy()
     names = report.summary["names"][:3]
-    figure, axes = new_figure(figsize=(3.4 * len(names), 2.9), ncols=len(names))
-    for k, (ax, name) in enumerate(zip(np.atleast_1d(axes), names, strict=True)):
+    drawn = []
+    for k, name in enumerate(names):
+        figure, ax = axes_of(None, figsize=PANEL)
         ax.scatter(y[:, k], found[:, k], s=8, alpha=0.5, color=BLUE, linewidths=0)
         ends = [float(min(y[:, k].min(), found[:, k].min())), float(max(y[:, k].max(), found[:, k].max()))]
         ax.plot(ends, ends, color=ORANGE, linewidth=1)
         ax.set_title(str(name).replace("$", "\\$"), fontsize=10)
         ax.set_xlabel("true")
+        ax.set_ylabel("predicted")
         tidy(ax)
-    np.atleast_1d(axes)[0].set_ylabel("predicted")
-    return picture(figure, "agreement", "Predicted against true numbers; on the line they are equal.")
+        drawn.append(figure)
+    return pictures(drawn, "agreement", "Predicted against true numbers; on the line they are equal.")
 
 
 def calibration(report: Report) -> Part | None:
@@ -97,7 +97,7 @@ def calibration(report: Report) -> Part | None:
         f"Expected calibration error {own['calibration_error']:.3f}, "
         f"{own['uncalibrated_error']:.3f} before calibration."
     )
-    body = section("Calibration", picture(figure, "reliability", caption), name="calibration")
+    body = section("Calibration", pictures([figure], "reliability", caption), name="calibration")
     return "calibration", "Calibration", body
 
 

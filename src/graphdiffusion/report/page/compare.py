@@ -19,7 +19,7 @@ from ...training.folder import holds_run
 from ...training.runs import read_summary
 from ...training.summary import FIGURES, duration, half_interval, wilson
 from ..style import BLUE, axes_of, tidy
-from .html import element, page, picture, section, table
+from .html import element, page, pictures, section, table
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _scores(entries: list[Entry]) -> Any:
     ]
     heads = ("run", "data", "model", entries[0].metric, "95% interval", "trainings", "parameters", "time")
     caption = "Mean and 95% interval; a dot for every training."
-    shown = [picture(figure, "scores", caption), table(heads, rows, "Scores")]
+    shown = [pictures([figure], "scores", caption), table(heads, rows, "Scores")]
     return section("Scores", *shown, name="scores")
 
 

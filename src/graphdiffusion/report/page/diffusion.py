@@ -8,10 +8,13 @@ import numpy as np
 
 from ...solvers import Exponential, Stats
 from ...training.summary import counted
-from ..style import BLUE, GREEN, ORANGE, new_figure, tidy
-from .html import Html, Part, element, numbers, picture, section
+from ..style import BLUE, GREEN, ORANGE, PANEL, axes_of, tidy
+from .html import Html, Part, element, numbers, pictures, section
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from .report import Report
 
 COLOURS = {"class": "class", "predicted": "prediction", "right": "right or wrong", "value": "target"}
@@ -101,34 +104,39 @@ def along(report: Report) -> Part | None:
     course = report.course
     if course.steps is None:
         return None
-    sizes = [float(h.max()) for h in course.steps.steps]
-    columns = 1 + (course.separation is not None) + bool(sizes)
-    figure, axes = new_figure(figsize=(3.4 * columns, 2.9), ncols=columns)
-    axes = np.atleast_1d(axes)
-    axes[0].plot(course.times, course.energy, color=BLUE)
-    axes[0].set_title("Dirichlet energy over its size", fontsize=10)
+    energy, ax = _panel("Dirichlet energy over its size")
+    ax.plot(course.times, course.energy, color=BLUE)
     if min(course.energy) > 0 and max(course.energy) / min(course.energy) > 20:
-        axes[0].set_yscale("log")
+        ax.set_yscale("log")
     else:
-        axes[0].set_ylim(bottom=0)
+        ax.set_ylim(bottom=0)
+    drawn = [energy]
     caption = "The energy ½ Σ ‖xᵢ − xⱼ‖² / Σ dᵢ‖xᵢ‖² over the edges: 0 where all neighbours are alike."
     if course.separation is not None:
-        axes[1].plot(course.times, [100 * s for s in course.separation], color=ORANGE)
-        axes[1].set_title("variance between classes, %", fontsize=10)
-        axes[1].set_ylim(0, 100)
+        figure, ax = _panel("variance between classes, %")
+        ax.plot(course.times, [100 * s for s in course.separation], color=ORANGE)
+        ax.set_ylim(0, 100)
+        drawn.append(figure)
         caption += (
             " The share of the variance of labelled nodes that lies between the means of their classes: "
             "the larger it is, the easier they are told apart."
         )
-    if sizes:
-        axes[-1].stairs(sizes, np.cumsum([0.0, *sizes]), color=GREEN, baseline=None)
-        axes[-1].set_title("step size", fontsize=10)
-        axes[-1].set_ylim(bottom=0)
-    for ax in axes:
-        ax.set_xlabel("t")
-        tidy(ax)
-    content = [picture(figure, "along", caption), element("p", _cost(report, course.steps))]
+    if sizes := [float(h.max()) for h in course.steps.steps]:
+        figure, ax = _panel("step size")
+        ax.stairs(sizes, np.cumsum([0.0, *sizes]), color=GREEN, baseline=None)
+        ax.set_ylim(bottom=0)
+        drawn.append(figure)
+    content = [pictures(drawn, "along", caption), element("p", _cost(report, course.steps))]
     return "along", "Along t", section("Along t", *content, name="along")
+
+
+def _panel(title: str) -> tuple[Figure, Axes]:
+    """A picture against t."""
+    figure, ax = axes_of(None, figsize=PANEL)
+    ax.set_title(title, fontsize=10)
+    ax.set_xlabel("t")
+    tidy(ax)
+    return figure, ax
 
 
 def _cost(report: Report, stats: Stats) -> str:

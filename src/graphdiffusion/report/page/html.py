@@ -47,19 +47,35 @@ def table(
     heads: Sequence[str], rows: Iterable[Sequence[Any]], caption: str, kind: str | None = None
 ) -> Html:
     """A table that scrolls sideways where it is too wide; the first cell of a row is its heading."""
-    head = element("tr", *(element("th", name, scope="col") for name in heads))
-    body = [element("tr", element("th", row[0], scope="row"), *map(_cell, row[1:])) for row in rows]
+    listed = [(row[0], *map(_cell, row[1:])) for row in rows]
+    columns = list(zip(*listed, strict=True))[1:] or [()] * (len(heads) - 1)
+    sides = [None, *("left" if any(map(_is_left, own)) else None for own in columns)]
+    named = zip(heads, sides, strict=True)
+    head = element("tr", *(element("th", name, scope="col", class_=side) for name, side in named))
+    body = [element("tr", element("th", row[0], scope="row"), *row[1:]) for row in listed]
     content = element("caption", caption), element("thead", head), element("tbody", *body)
     inside = element("table", *content, class_=kind)
     return element("div", inside, class_="wide", tabindex="0", role="region", aria_label=caption)
 
 
 def _cell(value: Any) -> Html:
-    return value if isinstance(value, Html) and value.startswith("<td") else element("td", value)
+    """Numbers stand to the right, words to the left."""
+    if isinstance(value, Html) and value.startswith("<td"):
+        return value
+    return element("td", value, class_="left" if any(c.isalpha() for c in str(value)) else None)
 
 
-def picture(figure: Figure, name: str, caption: str) -> Html:
-    """A figure of matplotlib as SVG, in the colours of the page."""
+def _is_left(cell: Html) -> bool:
+    return cell.startswith('<td class="left"')
+
+
+def pictures(figures: Sequence[Figure], name: str, caption: str) -> Html:
+    """Figures of matplotlib as SVG, in the colours of the page, beside each other where there is room."""
+    drawn = [_svg(figure, f"{name}-{k}") for k, figure in enumerate(figures)]
+    return element("figure", element("div", *drawn, class_="row"), element("figcaption", caption))
+
+
+def _svg(figure: Figure, name: str) -> Html:
     import matplotlib
 
     drawn = io.StringIO()
@@ -72,7 +88,7 @@ def picture(figure: Figure, name: str, caption: str) -> Html:
     # ids must differ between the pictures of a page
     svg = svg.replace('id="', f'id="{name}-').replace('href="#', f'href="#{name}-')
     svg = svg.replace("url(#", f"url(#{name}-").replace("<svg", '<svg role="img" aria-hidden="true"', 1)
-    return element("figure", Html(svg), element("figcaption", caption))
+    return Html(svg)
 
 
 def numbers(values: NDArray[Any], kind: str) -> str:

@@ -10,10 +10,10 @@ from ...training.summary import FIGURES, counted, describe, duration, wilson
 from ..curves import plot_curves, read_curves
 from ..ensemble import plot_baselines, plot_race
 from ..run import plot_members
-from ..style import axes_of, new_figure
+from ..style import PANEL, axes_of
 from .answers import calibration, confusion, errors
 from .diffusion import along, nodes
-from .html import Html, Part, element, picture, section, table
+from .html import Html, Part, element, pictures, section, table
 
 if TYPE_CHECKING:
     from .report import Report
@@ -113,7 +113,7 @@ def scores(report: Report) -> Part | None:
         figure, ax = axes_of(None, figsize=(6.4, 0.36 * len(found["race"]) + 1.0))
         plot_race(found, ax=ax)
         caption = "Score on validation nodes of every configuration; the chosen ones in blue."
-        content.append(picture(figure, "race", caption))
+        content.append(pictures([figure], "race", caption))
         rows = [
             (r["name"], "failed" if r["val"] is None else _shown(r["val"], report), r["rounds"],
              f"{r['weight']:.2f}" if r["weight"] else "")
@@ -125,13 +125,13 @@ def scores(report: Report) -> Part | None:
             figure, ax = axes_of(None, figsize=(6.4, 2.6))
             plot_baselines(found, ax=ax)
             content.append(
-                picture(figure, "baselines", "Simple methods with the same labels, on the same nodes.")
+                pictures([figure], "baselines", "Simple methods with the same labels, on the same nodes.")
             )
     elif found["test"] is not None or found["val"] is not None:
         figure, ax = axes_of(None, figsize=(5.2, 3.2))
         plot_members(found, ax=ax)
         content.append(
-            picture(figure, "members", "Every training a dot; mean and 95% interval beside them.")
+            pictures([figure], "members", "Every training a dot; mean and 95% interval beside them.")
         )
     facts = [
         (name, f"{100 * own[key]:.2f}%" if share else f"{own[key]:.4g}")
@@ -163,23 +163,25 @@ def curves(report: Report) -> Part | None:
     """Loss, validation score and evaluations against the epoch."""
     metric, unit = report.runs[0].task.metric, report.runs[0].task.percent
     found = {name: [read_curves(own) for own in folders] for name, folders in report.journals.items()}
-    figure, axes = new_figure(figsize=(10.2, 2.9), ncols=3)
-    for ax, key, head, factor in (
-        (axes[0], "loss", "training loss", 1.0),
-        (axes[1], "val", f"validation {metric}" + (", %" if unit else ""), 100.0 if unit else 1.0),
-        (axes[2], "evaluations", "evaluations of the right-hand side", 1.0),
+    drawn = []
+    for key, head, factor in (
+        ("loss", "training loss", 1.0),
+        ("val", f"validation {metric}" + (", %" if unit else ""), 100.0 if unit else 1.0),
+        ("evaluations", "evaluations of the right-hand side", 1.0),
     ):
         groups = {
             name: {(k, m): own for k, one in enumerate(each) for m, own in one[key].items()}
             for name, each in found.items()
         }
+        figure, ax = axes_of(None, figsize=PANEL)
         plot_curves(groups, head, factor, ax=ax)
-    axes[2].set_ylim(bottom=0)
+        drawn.append(figure)
+    ax.set_ylim(bottom=0)
     caption = (
         "Thin lines are trainings, thick ones their median, bands hold 80% of them. The line of a training "
         "that was stopped early ends there."
     )
-    return "curves", "Training", section("Training", picture(figure, "curves", caption), name="curves")
+    return "curves", "Training", section("Training", pictures(drawn, "curves", caption), name="curves")
 
 
 PARTS: tuple[Callable[[Report], Part | None], ...] = (
