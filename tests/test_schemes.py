@@ -62,7 +62,7 @@ def test_command_and_resuming(tmp_path, capsys, monkeypatch):
         if point["part"] == "accuracy":
             assert len(point["runs"]) == 2 and point["epoch_seconds"] > 0
             assert all(run["epochs"] == 3 and 0 < run["test"] < 100 for run in point["runs"])
-    # 7 steps: three of RK4, then one evaluation each; the error of the trained equation shows the instability
+    # 7 steps: three of RK4, then one evaluation each; the error of the trained equation shows it
     ab4 = next(p for p in found["points"] if p.get("scheme") == "ab4" and p["part"] == "accuracy")
     assert (ab4["evaluations"], ab4["steps"]) == (16, 7) and ab4["error"] > 0.3
     assert path.with_name("picture.png").stat().st_size > 10_000
@@ -109,7 +109,7 @@ def scheme_data():
     ],
 )  # fmt: skip
 def test_theory(name, limit):
-    """Known intervals of stability: 0.3, 3, 90/49, 2.785 and 3.307 on the real axis, over the 2 of A − I."""
+    """Known intervals on the real axis, 0.3, 3, 90/49, 2.785 and 3.307, over the 2 of A − I."""
     for spectrum in scheme_stability.SPECTRA:
         found = scheme_stability.theory_limit(name, spectrum)
         assert found == (None if limit is None else pytest.approx(limit, rel=1e-3))

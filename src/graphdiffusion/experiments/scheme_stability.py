@@ -172,7 +172,7 @@ def adams_weights(count: int, implicit: bool) -> NDArray[np.float64]:
     """
     times = (1 if implicit else 0) - np.arange(count)
     powers = times[None, :].astype(float) ** np.arange(count)[:, None]
-    return np.linalg.solve(powers, 1 / (1 + np.arange(count)))
+    return np.asarray(np.linalg.solve(powers, 1 / (1 + np.arange(count))), dtype=np.float64)
 
 
 def stability_point(

@@ -28,8 +28,8 @@ def figures(points: Points) -> list[dict[str, Any]]:
         reasons = sorted({run["reason"] for run in p["runs"]} - {""})
         stable = None  # not known where trainings were only stopped by the clock
         if p["model"] in best and (scores or set(reasons) - {"TimeLimit"}):
-            failed = mean is None or bool(set(reasons) - {"TimeLimit"})
-            stable = not failed and mean >= best[p["model"]] - KEPT
+            failed = bool(set(reasons) - {"TimeLimit"})
+            stable = not failed and mean is not None and mean >= best[p["model"]] - KEPT
         found.append(
             {
                 "model": p["model"],
