@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
@@ -32,10 +33,10 @@ TIGHT = 0.1  # tolerance scale of implicit steps: rtol 1e-10, atol 1e-8
 PATIENCE = 1000  # corrections in a step: close to its limit the fixed-point iteration is slow
 # modes below that share of the first state have decayed: tolerance or rounding is left
 FLOOR = {"implicit": 1e-6, "stiff": 1e-6, "explicit": 1e-13}
-LONGER = 10  # explicit multistep schemes take so many times the steps: what grows starts from rounding
+# so many times the steps for these: what grows starts from rounding, and torchdiffeq's order has to climb
+LONGER, LONG = 10, ("adams-bashforth", "explicit_adams", "implicit_adams")
 ANGLES = math.pi * np.arange(1, 91) / 90  # the other half is its mirror image
-# the schemes of torchdiffeq in their long run: slopes of the predictor
-SLOPES = 11
+SLOPES = 11  # of torchdiffeq's predictor in the long run; its corrector has one more
 
 
 def cycle(spectrum: Spectrum) -> tuple[Flow, torch.Tensor]:
@@ -59,7 +60,7 @@ def stays_bounded(name: str, spectrum: Spectrum, step: float, steps: int) -> tup
     """
     flow, x = cycle(spectrum)
     kind = SCHEMES[name].kind
-    steps *= LONGER if SCHEMES[name].solver in ("adams-bashforth", "explicit_adams") else 1
+    steps *= LONGER if SCHEMES[name].solver in LONG else 1
     half = step * (steps // 2)
     solver = make_solver(name, step, TIGHT)
     if isinstance(solver, AdamsMoulton4):
@@ -100,7 +101,7 @@ def measured_limit(name: str, spectrum: Spectrum, steps: int, digits: float) -> 
 
 
 def theory_limit(name: str, spectrum: Spectrum) -> float | None:
-    """The longest τα for which no solution of x' = λx grows; ``None``: no limit, NaN: none is known."""
+    """The longest τα for which no solution of x' = λx grows; ``None``: no limit, NaN: not known."""
     grows = amplification(name)
     if grows is None:
         return math.nan
@@ -126,7 +127,9 @@ def amplification(name: str) -> Callable[[complex], float] | None:
     if own.foreign:
         if own.solver == "explicit_adams":
             return partial(multistep, adams_weights(SLOPES, implicit=False), None)
-        return None  # order and number of corrections change from step to step
+        # as if it converged: where it does not, order and number of corrections change from step to step
+        weights = adams_weights(SLOPES + 1, implicit=True)
+        return partial(multistep, weights[1:], weights[0])
     solver = SOLVERS[own.solver]
     if issubclass(solver, AdamsBashforth4):
         return partial(multistep, np.array(solver.weights), None)
@@ -168,11 +171,18 @@ def multistep(slopes: NDArray[np.float64], ahead: float | None, z: complex) -> f
 def adams_weights(count: int, implicit: bool) -> NDArray[np.float64]:
     """Weights of an Adams scheme: integrals over [0, 1] of the interpolation of so many slopes.
 
-    They belong to the times 0, −1, ...; of an implicit scheme to 1, 0, −1, ....
+    They belong to the times 0, −1, ...; of an implicit scheme to 1, 0, −1, .... From backward differences
+    (Hairer, Nørsett and Wanner, Solving ODEs I, section III.1), in fractions: they alternate and are large.
     """
-    times = (1 if implicit else 0) - np.arange(count)
-    powers = times[None, :].astype(float) ** np.arange(count)[:, None]
-    return np.asarray(np.linalg.solve(powers, 1 / (1 + np.arange(count))), dtype=np.float64)
+    gamma: list[Fraction] = []
+    for j in range(count):
+        known = sum((gamma[j - k] / (k + 1) for k in range(1, j + 1)), Fraction(0))
+        gamma.append((0 if implicit and j else 1) - known)
+    weights = [
+        (-1) ** i * sum((gamma[j] * math.comb(j, i) for j in range(i, count)), Fraction(0))
+        for i in range(count)
+    ]
+    return np.array([float(weight) for weight in weights])
 
 
 def stability_point(
