@@ -91,10 +91,7 @@ def schemes(
         for own in found["figures"]
     ]
     if rows:
-        heads = (
-            "model", "scheme", "τ, or tolerance scale", "test, %", "", "error of x(T)", "evaluations",
-            "seconds",
-        )  # fmt: skip
+        heads = ("model", "scheme", "τ or scale", "test", "", "error", "evaluations", "s")
         print_table("schemes: trainings", heads, rows)
     limits = [
         (own["title"], *(f"{_limit(own[s], 'limit')} ({_limit(own[s], 'theory')})" for s in own["spectra"]))

@@ -1,4 +1,4 @@
-"""The schemes that are compared: what they are called, their options, and their steps or tolerances."""
+"""The schemes that are compared, and the models: titles, options, and steps or tolerances."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ Kind = Literal["explicit", "implicit", "stiff", "adaptive", "closed"]
 
 MOST = 10**6  # evaluations: a step that is too long is to show as an error, not as a refusal
 FOREIGN = "torchdiffeq"
+
+# title, and options of the equation
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "laplacian": ("constant Laplacian", {"variant": "linear", "diffusivity": "laplacian"}),
+    "linear": ("GRAND-l", {"variant": "linear"}),
+    "nonlinear": ("GRAND-nl", {"variant": "nonlinear"}),
+}
 
 
 @dataclass(frozen=True)

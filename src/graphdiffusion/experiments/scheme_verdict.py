@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from .scheme_list import SCHEMES
+from .scheme_list import MODELS, SCHEMES
 
 KEPT = 5.0  # points of accuracy below Dormand-Prince up to which a training counts as stable
 TINY = 0.005  # the one step at which Adams-Bashforth is stable in the paper
@@ -115,7 +115,7 @@ def _claim(rows: Points, schemes: Sequence[str], holds: Callable[[Points], bool]
         for model in dict.fromkeys(f["model"] for f in rows):
             own = [f for f in rows if (f["scheme"], f["model"]) == (name, model)]
             if own:
-                found[f"{SCHEMES[name].title} on {model}"] = holds(own)
+                found[f"{SCHEMES[name].title} ({MODELS[model][0]})"] = holds(own)
     return found
 
 

@@ -16,17 +16,12 @@ from ..training.problem import Problem, Problems, protocol, read_data
 from ..training.summary import device_name, versions
 from .results import Note, Tick, open_results
 from .scheme_errors import ErrorSettings, error_point, error_points
-from .scheme_list import SCHEMES, amounts, available, make_solver, missing, solver_options
+from .scheme_list import MODELS, SCHEMES, amounts, available, make_solver, missing, solver_options
 from .scheme_stability import SPECTRA, Spectrum, stability_point
 from .scheme_training import Trainings
 from .scheme_verdict import figures, limits, verdict
 
 PARTS = ("accuracy", "errors", "stability")
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "laplacian": ("constant Laplacian", {"variant": "linear", "diffusivity": "laplacian"}),
-    "linear": ("GRAND-l", {"variant": "linear"}),
-    "nonlinear": ("GRAND-nl", {"variant": "nonlinear"}),
-}
 SHORT = 500  # beyond so many steps the backward pass computes states again instead of keeping them
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from ..experiments.results import read_results
 from ..experiments.scheme_errors import EQUATIONS
-from ..experiments.scheme_list import SCHEMES
+from ..experiments.scheme_list import MODELS, SCHEMES
 from ..experiments.scheme_stability import LONGEST
-from ..experiments.schemes import MODELS
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
 
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
@@ -99,7 +98,7 @@ def _accuracies(axis: Any, points: Sequence[Mapping[str, Any]], title: str) -> s
                 markerfacecolor="white" if failed else colour,
             )  # fmt: skip
     if used:
-        axis.set_xscale("log")
+        _log_axis(axis)
     axis.set_ylim(0, 100)
     return used
 
@@ -115,7 +114,7 @@ def _errors(axis: Any, point: Mapping[str, Any] | None, case: tuple[str, bool]) 
         if not rows:
             continue
         used.add(name)
-        rows.sort(key=_work)
+        rows.sort(key=lambda row: -(row["amount"] or 0))
         errors = [min(WRONG, r["error"] if r["error"] is not None else WRONG) for r in rows]
         axis.plot(
             [_work(r) for r in rows], errors, color=colour, linestyle=style or "none", marker=marker,
@@ -124,9 +123,19 @@ def _errors(axis: Any, point: Mapping[str, Any] | None, case: tuple[str, bool]) 
     axis.set_ylim(5e-8, 2 * WRONG)
     axis.axhline(WRONG, color=GREY, linewidth=0.6, linestyle="--")
     if used:
-        axis.set_xscale("log")
+        _log_axis(axis)
     axis.set_yscale("log")
     return used
+
+
+def _log_axis(axis: Any) -> None:
+    """Seconds or counts, often within a decade: ticks at 1, 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
 
 
 def _work(row: Mapping[str, Any]) -> int:
