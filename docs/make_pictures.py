@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from graphdiffusion.report import plot_diffusion, plot_stability, plot_steps, plot_superpixels
+from graphdiffusion.report import plot_diffusion, plot_schemes, plot_stability, plot_steps, plot_superpixels
 
 if __name__ == "__main__":
     docs = Path(__file__).parent
@@ -11,6 +11,7 @@ if __name__ == "__main__":
         plot_diffusion(folder / "diffusion.png"),
         plot_stability(folder / "stability.png"),
         plot_steps(folder / "steps.png"),
+        plot_schemes(docs / "results" / "schemes.json", folder / "schemes.png"),
         plot_superpixels(docs / "results" / "superpixels.json", folder / "superpixels.png"),
     ):
         print(made)

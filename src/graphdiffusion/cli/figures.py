@@ -26,6 +26,7 @@ def add_to(group: typer.Typer) -> None:
     group.command("depth")(depth)
     group.command("sparsity")(sparsity)
     group.command("steps")(steps)
+    group.command("schemes")(schemes)
     group.command("superpixels")(superpixels)
 
 
@@ -101,6 +102,53 @@ def steps(
     print(f"Picture: {made}", flush=True)
 
 
+def schemes(
+    small: Small = False,
+    part: Annotated[
+        str, typer.Option(help="Measure this alone: accuracy, errors or stability. By default all three.")
+    ] = "",
+    root: Annotated[str, ROOT] = "",
+    device: Device = "auto",
+    out: Out = Path("results"),
+) -> None:
+    """Figure 4, left: accuracy against seconds, error against cost, and stability, scheme by scheme.
+
+    The constant Laplacian, GRAND-l and GRAND-nl on Cora with every scheme and step: for a GPU. With --small
+    fewer schemes, steps and epochs on the embedded Cora. torchdiffeq's Adams schemes are measured where it
+    is installed. Points that are measured are not repeated.
+    """
+    from ..experiments.schemes import PARTS
+    from .tables import print_table
+
+    if part not in ("", *PARTS):
+        raise ConfigError(f"part must be one of {', '.join(PARTS)}, got {part!r}.")
+    path, found = measure("schemes", out, small=small, root=root or None, device=device, part=part)
+    rows = [
+        (
+            own["model"],
+            own["title"],
+            "" if own["amount"] is None else f"{own['amount']:g}",
+            "" if own["test"] is None else f"{own['test']:.1f}",
+            ", ".join(own["reasons"]) or {True: "stable", False: "unstable", None: ""}[own["stable"]],
+            *("" if own[key] is None else f"{own[key]:.3g}" for key in ("error", "evaluations")),
+            "" if own["train_seconds"] is None else f"{own['train_seconds']:.1f}",
+        )
+        for own in found["figures"]
+    ]
+    if rows:
+        heads = ("model", "scheme", "τ or scale", "test", "", "error", "evaluations", "s")
+        print_table("schemes: trainings", heads, rows)
+    limits = [
+        (own["title"], *(f"{_limit(own[s], 'limit')} ({_limit(own[s], 'theory')})" for s in own["spectra"]))
+        for own in found["limits"]
+    ]
+    if limits:
+        print_table(
+            "longest stable τα: measured (theory)", ("scheme", *found["limits"][0]["spectra"]), limits
+        )
+    conclude(path, found, "plot_schemes")
+
+
 def superpixels(
     small: Small = False,
     root: Annotated[str, ROOT] = "",
@@ -167,6 +215,13 @@ def _cells(form: str, graphs: Sequence[Mapping[str, Any]], ks: Sequence[int]) ->
     """Figures of the graph as it is and of each K; empty where there are none."""
     known = {graph["k"]: form.format(**graph) for graph in graphs}
     return [known.get(k, "") for k in (0, *ks)]
+
+
+def _limit(own: Mapping[str, Any], key: str) -> str:
+    """A limit of stability for a table."""
+    if key not in own or (key == "theory" and not own["known"]):
+        return "–"
+    return "none" if own[key] is None else f"{own[key]:.3g}"
 
 
 def _percent(own: Mapping[str, float]) -> str:

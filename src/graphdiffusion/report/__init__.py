@@ -6,6 +6,7 @@ from .diffusion import plot_diffusion
 from .ensemble import plot_baselines, plot_choice, plot_confusion, plot_race, plot_reliability
 from .page import write_comparison, write_report
 from .run import plot_members, plot_run
+from .schemes import plot_schemes
 from .sparsity import plot_sparsity
 from .stability import plot_stability, step_errors
 from .step_diagrams import StepDiagram, step_diagram
@@ -26,6 +27,7 @@ __all__ = [
     "plot_race",
     "plot_reliability",
     "plot_run",
+    "plot_schemes",
     "plot_sparsity",
     "plot_stability",
     "plot_steps",

@@ -1,0 +1,202 @@
+"""Accuracy, error and stability of the schemes: figure 4 left of the paper, from a results file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ..experiments.results import read_results
+from ..experiments.scheme_errors import EQUATIONS
+from ..experiments.scheme_list import MODELS, SCHEMES
+from ..experiments.scheme_stability import LONGEST
+from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
+
+PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
+LINES = {
+    "ab4": (RED, "-", "o"),
+    "torchdiffeq-explicit": (RED, ":", "x"),
+    "torchdiffeq-implicit": (BLUE, ":", "x"),
+    "am3": (BLUE, "-", "o"),
+    "am3-newton": (BLUE, "--", "s"),
+    "am4": (SKY, "-", "o"),
+    "am4-newton": (SKY, "--", "s"),
+    "rk4": (ORANGE, "-", "D"),
+    "dopri5": (BLACK, "-", "*"),
+    "trapezoid": (GREEN, "-", "^"),
+    "bdf2": (GREEN, "--", "v"),
+    "esdirk": (GREEN, ":", "P"),
+    "semi-implicit": (GREY, "-", "h"),
+    "closed": (BLACK, "", "X"),
+    "exponential-euler": (PURPLE, ":", "<"),
+    "exponential-midpoint": (PURPLE, "-", "d"),
+    "exponential-cf4": (PURPLE, "--", ">"),
+    "exponential21": (PURPLE, "-.", "1"),
+    "exponential42": (PURPLE, "-.", "2"),
+}
+WRONG = 1e2  # errors above, and states that are not finite, are drawn there
+COLUMNS = 4
+
+
+def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
+    """The picture of a results file, by default ``picture.png`` beside it.
+
+    Above test accuracy against seconds of training, with the standard error; in the middle the error of
+    x(T) against evaluations; below the longest stable step of each scheme, measured and by theory.
+    """
+    results = Path(results)
+    content = read_results(results)
+    parts: dict[str, list[dict[str, Any]]] = {"accuracy": [], "errors": [], "stability": []}
+    for point in content["points"]:
+        parts[point["part"]].append(point)
+    figure, axes = new_figure(figsize=(15, 13.5), nrows=3, ncols=COLUMNS)
+    used: set[str] = set()
+    for place, model in enumerate(MODELS):
+        own = [p for p in parts["accuracy"] if p["model"] == model]
+        used |= _accuracies(axes[0, place], own, MODELS[model][0])
+    places = {(p["equation"], p["trained"]): p for p in parts["errors"]}
+    for place, case in enumerate((e, trained) for e in EQUATIONS for trained in (False, True)):
+        used |= _errors(axes[1, place], places.get(case), case)
+    for axis in (axes[0, 0], axes[1, 0]):
+        axis.set_ylabel("test accuracy (%)" if axis is axes[0, 0] else "relative error of x(T)")
+    _legend(axes[0, 3], used)
+    grid = axes[2, 0].get_gridspec()
+    for axis in axes[2]:
+        axis.remove()
+    _limits(figure.add_subplot(grid[2, :]), parts["stability"], content["settings"]["spectra"])
+    return save(figure, results.with_name("picture.png") if path is None else path)
+
+
+def _accuracies(axis: Any, points: Sequence[Mapping[str, Any]], title: str) -> set[str]:
+    """Larger marks are longer steps; open ones stand for trainings of which some run failed."""
+    tidy(axis)
+    axis.set_title(f"{title}: trainings", fontsize=11)
+    axis.set_xlabel("seconds of training")
+    used = set()
+    for name, (colour, style, marker) in LINES.items():
+        own = sorted(
+            (p for p in points if p["scheme"] == name and p["train_seconds"]),
+            key=lambda p: -(p["amount"] or 0),
+        )
+        shown = [(p, [run["test"] for run in p["runs"] if run["test"] is not None]) for p in own]
+        shown = [(p, scores) for p, scores in shown if scores]
+        if not shown:
+            continue
+        used.add(name)
+        seconds = [p["train_seconds"] for p, _ in shown]
+        means = [fmean(scores) for _, scores in shown]
+        axis.plot(seconds, means, color=colour, linestyle=style or "none", linewidth=1)
+        for (p, scores), x, y in zip(shown, seconds, means, strict=True):
+            spread = stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+            failed = any(run["reason"] for run in p["runs"])
+            adaptive = SCHEMES[name].kind in ("adaptive", "closed")
+            size = 9 if adaptive else 4 + 2.2 * min(5.0, p["amount"]) ** 0.5
+            axis.errorbar(
+                x, y, spread, color=colour, marker=marker, markersize=size, elinewidth=0.8,
+                markerfacecolor="white" if failed else colour,
+            )  # fmt: skip
+    if used:
+        _log_axis(axis)
+    axis.set_ylim(0, 100)
+    return used
+
+
+def _errors(axis: Any, point: Mapping[str, Any] | None, case: tuple[str, bool]) -> set[str]:
+    tidy(axis)
+    equation, trained = case
+    axis.set_title(f"{EQUATIONS[equation]}, {'trained' if trained else 'untrained'}", fontsize=11)
+    axis.set_xlabel("evaluations, or sparse products")
+    used = set()
+    for name, (colour, style, marker) in LINES.items():
+        rows = [r for r in (point or {}).get("rows", ()) if r["scheme"] == name]
+        if not rows:
+            continue
+        used.add(name)
+        rows.sort(key=lambda row: -(row["amount"] or 0))
+        errors = [min(WRONG, r["error"] if r["error"] is not None else WRONG) for r in rows]
+        axis.plot(
+            [_work(r) for r in rows], errors, color=colour, linestyle=style or "none", marker=marker,
+            markersize=5, linewidth=1.2,
+        )  # fmt: skip
+    axis.set_ylim(5e-8, 2 * WRONG)
+    axis.axhline(WRONG, color=GREY, linewidth=0.6, linestyle="--")
+    if used:
+        _log_axis(axis)
+    axis.set_yscale("log")
+    return used
+
+
+def _log_axis(axis: Any) -> None:
+    """Seconds or counts, often within a decade: ticks at 1, 2 and 5."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
+
+
+def _work(row: Mapping[str, Any]) -> int:
+    """Evaluations; of the exponential schemes and the semi-implicit one the products, which are more."""
+    inner = SCHEMES[row["scheme"]].solver.startswith(
+        ("exponential-", "exponential2", "exponential4", "semi")
+    )
+    return max(1, row["evaluations"], row["inner_iterations"] if inner else 0)
+
+
+def _legend(axis: Any, used: set[str]) -> None:
+    axis.set_axis_off()
+    for name, (colour, style, marker) in LINES.items():
+        if name in used:
+            axis.plot(
+                [], [], color=colour, linestyle=style or "none", marker=marker, label=SCHEMES[name].title
+            )
+    if used:
+        axis.legend(loc="center left", frameon=False, fontsize=9)
+    axis.text(
+        0.02, 0.0, "above: larger marks are longer steps,\nopen ones have runs that failed.\nbelow: errors "
+        f"over {WRONG:g} lie on the dashed line.", fontsize=8.5, transform=axis.transAxes,
+    )  # fmt: skip
+
+
+def _limits(axis: Any, points: Sequence[Mapping[str, Any]], spectra: Sequence[str]) -> None:
+    """Measured beside theory; no limit is an arrow at the longest step that was tried."""
+    tidy(axis)
+    shown = [p for p in points if any(_known(p.get(s, {})) for s in spectra)]
+    marks = {"interval": ("o", "[−2, 0]"), "disc": ("s", "disc")}
+    for place, point in enumerate(shown):
+        for shift, spectrum in enumerate(spectra):
+            own, (marker, _) = point.get(spectrum, {}), marks[spectrum]
+            x = place + 0.24 * (shift - (len(spectra) - 1) / 2)
+            if "limit" in own:
+                _limit(axis, x - 0.05, own["limit"], marker, BLUE)
+            if own.get("known"):
+                _limit(axis, x + 0.05, own["theory"], marker, ORANGE)
+    axis.set_yscale("log")
+    axis.set_ylim(5e-4, 3 * LONGEST)
+    axis.set_xlim(-0.6, max(len(shown), 1) - 0.4)
+    labels = [SCHEMES[p["scheme"]].title.replace(", ", "\n") for p in shown]
+    axis.set_xticks(range(len(shown)), labels, fontsize=8.5, rotation=20 if len(shown) > 10 else 0)
+    axis.set_ylabel("longest stable τα")
+    graphs = " and ".join(marks[s][1] for s in spectra)
+    axis.set_title(f"limits of stability, eigenvalues of A − I in: {graphs}", fontsize=11)
+    for colour, label in ((BLUE, "measured by integrating"), (ORANGE, "theory, of fixed steps")):
+        axis.plot([], [], color=colour, marker="s", linestyle="none", label=label)
+    axis.plot([], [], color=GREY, marker="^", linestyle="none", label=f"no limit up to {LONGEST:g}")
+    axis.legend(frameon=False, fontsize=9, loc="lower right")
+
+
+def _limit(axis: Any, x: float, limit: float | None, marker: str, colour: str) -> None:
+    if limit is None:
+        axis.plot(x, LONGEST, color=colour, marker="^", markersize=9)
+        return
+    axis.plot(x, max(limit, 5e-4), color=colour, marker=marker, markersize=7)
+    axis.annotate(f"{limit:.2g}" if limit < 0.1 else f"{limit:.2f}", (x, max(limit, 5e-4)), fontsize=8,
+                  xytext=(0, 7 if colour == BLUE else -14), textcoords="offset points", ha="center",
+                  color=colour)  # fmt: skip
+
+
+def _known(own: Mapping[str, Any]) -> bool:
+    return "limit" in own or bool(own.get("known"))
