@@ -89,7 +89,9 @@ class Settings:
         trained_heat: Likewise of heat (ours).
         timed: Schemes whose epochs are timed, on the graphs of PageRank.
         costly_ks, costly_splits: K and splits of schemes that are costly (ours).
-        warm, repeats: Epochs before the timed ones, and timed ones (ours).
+        warm: Rounds before the timed ones (ours).
+        repeats, most_repeats, enough: Fewest and most timed rounds, and seconds after which no further
+            one is begun (ours).
     """
 
     data: str = "cora-embedded"
@@ -115,6 +117,8 @@ class Settings:
     costly_splits: int = 5
     warm: int = 3
     repeats: int = 10
+    most_repeats: int = 30
+    enough: float = 5.0
 
 
 FULL = Settings()
@@ -131,6 +135,7 @@ SMALL = replace(
     ),
     warm=1,
     repeats=3,
+    most_repeats=12,
 )  # fmt: skip
 
 
@@ -234,7 +239,7 @@ class Bench:
         }
 
     def timed(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-        """Seconds an epoch on every graph, one after the other in each round, with the same weights.
+        """Seconds an epoch on every graph, each once in each round, with the same weights.
 
         An epoch is that of the harness, a step of training and a validation, divided by the members that
         are trained together: one on a CPU.
@@ -250,13 +255,17 @@ class Bench:
                 members = max(1, min(len(run.results), room))
             populations.insert(0, loaded(run, config, members))
             found.insert(0, {"k": place["k"], **edges(run), **cost(run, config), "seconds": []})
-        rounds = self.settings.warm + self.settings.repeats
-        for number in range(rounds):
-            for own, population in zip(found, populations, strict=True):
-                seconds = epoch_seconds(population) / members
-                if number >= self.settings.warm:
-                    own["seconds"].append(seconds)
-            tick((number + 1) / rounds)
+        fewest, most, spent = self.settings.repeats, self.settings.most_repeats, 0.0
+        for number in range(-self.settings.warm, most):
+            if number >= fewest and spent > self.settings.enough:
+                break
+            order = list(range(len(places)))
+            for place in order[number % len(order) :] + order[: number % len(order)]:
+                seconds = epoch_seconds(populations[place])
+                if number >= 0:
+                    found[place]["seconds"].append(seconds / members)
+                    spent += seconds
+            tick(max(0.0, (number + 1) / most))
         return {"graphs": found, "members": members}
 
 
