@@ -39,7 +39,8 @@ def quick(part, monkeypatch, tmp_path):
     few = ("closed-form", "adams-moulton-1")
     settings = replace(
         sparsity.SMALL, ks=KS, heat=5.0, splits=2, epochs=1, hidden=4, augment=4, heads=1, attention_dim=4,
-        trained=few, trained_heat=few[:1], timed=few, warm=1, repeats=2, most_repeats=3, enough=0.0, time=5.0,
+        trained=few, trained_heat=few[:1], timed=few, warm=1, repeats=2, most_repeats=3, enough=0.0,
+        time=5.0,
     )  # fmt: skip
     monkeypatch.setattr(sparsity, "SMALL", settings)
     monkeypatch.setattr(sparsity, "read_data", lambda config, root=None: part)
