@@ -103,7 +103,7 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
     data = read_data(Config(data=settings.data), root)
     if "adams-bashforth-0.005" not in settings.timed:
         note(
-            "Adams-Bashforth takes steps of 0.125, about the largest that are stable, for the paper's 0.005."
+            "Adams-Bashforth takes steps of 0.125, nearly the largest that are stable, not the paper's 0.005."
         )
     with open_results(folder, asdict(settings), note) as results:
 
