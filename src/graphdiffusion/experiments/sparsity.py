@@ -102,9 +102,7 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
     folder = out / ("sparsity-small" if small else "sparsity")
     data = read_data(Config(data=settings.data), root)
     if "adams-bashforth-0.005" not in settings.timed:
-        note(
-            "Adams-Bashforth takes steps of 0.125, nearly the largest that are stable, not the paper's 0.005."
-        )
+        note("Adams-Bashforth takes steps of 0.125, nearly the largest stable ones, not the paper's 0.005.")
     with open_results(folder, asdict(settings), note) as results:
 
         def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
