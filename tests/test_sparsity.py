@@ -39,7 +39,8 @@ def quick(part, monkeypatch, tmp_path):
     few = ("closed-form", "adams-moulton-1")
     settings = replace(
         sparsity.SMALL, ks=KS, heat=5.0, splits=2, epochs=1, hidden=4, augment=4, heads=1, attention_dim=4,
-        trained=few, trained_heat=few[:1], timed=few, warm=1, repeats=2, time=5.0,
+        trained=few, trained_heat=few[:1], timed=few, warm=1, repeats=2, most_repeats=3, enough=0.0,
+        time=5.0,
     )  # fmt: skip
     monkeypatch.setattr(sparsity, "SMALL", settings)
     monkeypatch.setattr(sparsity, "read_data", lambda config, root=None: part)
@@ -151,11 +152,12 @@ def test_verdict_on_seconds():
     assert "holds, in 1 of 1 cases" in sparsity_claims.faster_verdict(figures, titles)
     # a difference that the noise explains is none
     noisy = sparsity_claims.speed_figures([fast, speed("b", [1.0, 3.0, 0.5], [2.0, 1.0, 1.2])])
-    assert "holds in part, in 1 of 2 cases" in sparsity_claims.faster_verdict(noisy, titles)
+    assert "holds, in 1 of 2 cases, open in 1 (noise)" in sparsity_claims.faster_verdict(noisy, titles)
     slower = sparsity_claims.speed_figures([speed("a", [2.0, 2.1, 2.0], [1.0, 1.0, 1.0])])
     assert "does not hold, in 0 of 1" in sparsity_claims.faster_verdict(slower, titles)
-    text = sparsity_claims.implicit_verdict(noisy, titles)
-    assert "holds in part" in text and "fewer iterations than the densest in 2 of 2" in text
+    both = sparsity_claims.speed_figures([fast, speed("b", [2.0, 2.1, 2.0], [1.0, 1.0, 1.0])])
+    text = sparsity_claims.implicit_verdict(both, titles)
+    assert "holds in part, in 1 of 2" in text and "fewer iterations than the densest in 2 of 2" in text
 
 
 @pytest.mark.parametrize(
@@ -197,3 +199,4 @@ def test_verdict_on_accuracy():
     assert "K = 4 same" in verdict(k0=80, k4=80, k8=80, k16=80)
     assert "does not hold, in 0 of 1 cases" in (text := verdict(k0=80, k4=75, k8=77, k16=80))
     assert "K = 8 lower" in text and "K = 4" not in text
+    assert sparsity_claims.held({"a": "open", "b": "open"}, "noise") == "open in all 2 cases (noise)"

@@ -67,7 +67,7 @@ def sparsity(
     """Figure 4, right: Cora rewired with K edges a node, accuracy and seconds an epoch of several schemes.
 
     K = 4 to 128, personalised PageRank and heat, GRAND-l and GRAND-nl: for a GPU. With --small three K of
-    PageRank, in a few minutes on one core. Points that are measured are not repeated.
+    PageRank, in about four minutes on one core. Points that are measured are not repeated.
     """
     from .tables import print_table
 
