@@ -53,8 +53,8 @@ class Augmentation(Claim):
         return Finding(
             self._word(found),
             f"{shown}.",
-            "on both data sets the standard deviation of test accuracy over splits is lower (95% "
-            "interval of the ratio, paired, by Pitman and Morgan), or fewer trainings fail (Fisher's exact test, 5%)",
+            "on both data sets the standard deviation of test accuracy over splits is lower (95% interval "
+            "of the ratio, paired, by Pitman and Morgan) or fewer trainings fail (Fisher's exact test, 5%)",
             panel,
             found,
         )

@@ -81,13 +81,14 @@ TABLEAUX = {
     8: COOPER_VERNER8,
 }
 PAPER = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 7, 7: 9, 8: 11}  # evaluations a step by order, appendix F
+MOST = {True: 32, False: 128}  # steps, small or not; a power of 2
 ERRORS = (1e-3, 1e-6)  # relative, at which the costs are compared
 NEAR = 0.5  # between an order and the measured one
 ROUNDING = 1e-11  # errors below are not used for an order
 
 
 class Stages(Claim):
-    """GRAND-nl before and after training, in float64, against Cooper and Verner's scheme with many steps."""
+    """GRAND-nl before and after training, in float64, against Cooper and Verner with many steps."""
 
     name = "stages"
     section = "F"
@@ -108,7 +109,7 @@ class Stages(Claim):
         _, x, time = bound(model.to(lab.device).eval(), problem)
         x = x.double()
         flow = model.double().diffusion.bind(x, problem.graph)
-        most = 32 if lab.settings.small else 128
+        most = MOST[lab.settings.small]
         steps = [2**k for k in range(1, most.bit_length())]
 
         @torch.no_grad()
@@ -143,8 +144,8 @@ class Stages(Claim):
         )
         return Finding(
             graded(right and all(best), right or any(best)),
-            f"Orders 1 to 6 and 8 with {stages} evaluations a step: measured orders {orders} on the untrained "
-            f"equation. Fewest evaluations for a relative error: {shown}. Order 7 is not measured.",
+            f"Orders 1 to 6 and 8 with {stages} evaluations a step: measured orders {orders} on the "
+            f"untrained equation. Fewest evaluations for an error: {shown}. Order 7 is not measured.",
             "schemes with the paper's numbers of evaluations have their orders on the untrained equation "
             f"(at most {NEAR:g} below), and RK4 needs the fewest evaluations for both errors in all cases",
             panel,
