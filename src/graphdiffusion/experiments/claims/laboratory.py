@@ -15,6 +15,7 @@ from ...equation import Flow
 from ...errors import SolverError
 from ...nn.grand import GRAND
 from ...training.config import Config
+from ...training.folder import is_finished
 from ...training.journal import read_lines
 from ...training.problem import Problem, load_problem, protocol, read_data
 from ...training.runs import Run
@@ -99,13 +100,14 @@ class Laboratory:
 
     def run(self, config: Config, name: str) -> Run:
         """The run of a configuration, trained to its end in the folder of this name if it is not yet."""
-        if self.device.type == "cuda" and (config.data, config.solver) not in self._warm:
+        folder, kind = self.folder / "runs" / name, (config.data, config.solver)
+        if self.device.type == "cuda" and kind not in self._warm and not is_finished(folder):
             # what is compiled at the first call does not count as time of training
             short = config.replace(epochs=2)
             problem = self.problem(short)
             Trainer(problem, short, protocol(short, problem.data)).run()
-            self._warm.add((config.data, config.solver))
-        return trained(config, self.folder / "runs" / name, self.data(config.data))
+            self._warm.add(kind)
+        return trained(config, folder, self.data(config.data))
 
     def train(self, config: Config, name: str) -> dict[str, Any]:
         """What the trainings of a configuration reached and cost.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from .base import Claim, Difference, Finding, Panel, Points, by, distinct, share_of
+from .base import Claim, Difference, Finding, Panel, Points, by, distinct, graded
 from .laboratory import Laboratory, Settings
 
 PRICE = 1.0  # points of validation accuracy that a regulariser may cost
@@ -46,7 +46,9 @@ class Regularisers(Claim):
             found.append(min(harmless, key=lambda c: c["evaluations"]) | {"data": data, "all": cases})
         easier, faster = ([bool(f[key]) for f in found] for key in ("easier", "faster"))
         both = [a and b for a, b in zip(easier, faster, strict=True)]
-        word = "holds in part" if any(easier) and not any(both) else share_of(both)
+        word = graded(all(both), any(easier))
+        if not any(easier) and not any(f["harder"] for f in found):
+            word = "is not shown"
         shown = "; ".join(
             f"{f['data']}, {f['label']}: evaluations × {f['evaluations']:.2f}, seconds × "
             f"{f['seconds']:.2f}, test accuracy {f['accuracy']}"
@@ -72,5 +74,6 @@ class Regularisers(Claim):
             "val_lost": fmean(bare["val"]) - fmean(point["val"]),
             "accuracy": str(Difference.of(point["test"], bare["test"])),
             "easier": spared.below,
+            "harder": spared.above,
             "faster": seconds < 1,
         }

@@ -138,7 +138,7 @@ class Stages(Claim):
         stages = ", ".join(str(own["stages"]) for own in smooth[: len(TABLEAUX)])
         shown = "; ".join(
             f"{f['data']} {f['state']}: order {order} at {error} ({f['fewest'][error]:.0f}, RK4 "
-            f"{f['orders']['4']['needed'][error]:.0f})"
+            f"{_shown(f['orders']['4']['needed'][error])})"
             for f in found
             for error, order in f["cheapest"].items()
         )
@@ -172,6 +172,10 @@ class Stages(Claim):
             cheapest[error], fewest[error] = best["order"], best["needed"][error]
         about = {"data": point["data"], "state": point["state"]}
         return about | {"orders": orders, "cheapest": cheapest, "fewest": fewest}
+
+
+def _shown(evaluations: float) -> str:
+    return f"{evaluations:.0f}" if math.isfinite(evaluations) else "does not reach it"
 
 
 def scheme_of(tableau: Tableau) -> type[FixedRungeKutta]:
