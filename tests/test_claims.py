@@ -101,7 +101,8 @@ def test_words():
     assert base.superior([up, up]) == "holds"
     assert base.superior([up, open_]) == "holds in part"
     assert base.superior([open_, down]) == "does not hold"
-    assert base.superior([open_, open_]) == "is not shown"
+    assert base.superior([open_, open_]) == base.superior([]) == "is not shown"
+    assert base.share_of([]) == "does not hold"
     difference = base.Difference.of([3.0, 5.0, 8.0], [1.0, 4.0, 5.0])
     assert difference.mean == 2 and difference.half == pytest.approx(student.ppf(0.975, 2) / 3**0.5)
 
@@ -258,6 +259,23 @@ def test_verdicts_on_augmentation_attention_and_order():
         outcome(BAD, data="cora", scheme="euler, 40 steps", fixed=True),
     ]
     assert Order().conclude(schemes).word == "holds"
+
+
+def test_no_verdict_without_trainings():
+    own = {"data": "cora"}
+    none = {"val": [], "failed": 4}
+    bare = outcome([], kinetic=0.0, jacobian=0.0, **own) | none
+    assert Regularisers().conclude([bare, outcome(GOOD, kinetic=1.0, jacobian=0.0, **own)]).word != "holds"
+    schemes = [
+        outcome([], scheme="rk4, 10 steps", fixed=True, **own),
+        outcome(BAD, scheme="euler, 40 steps", fixed=True, **own),
+    ]
+    assert Order().conclude(schemes).word == "is not shown"
+    pair = [
+        outcome([], attention="scaled-dot", model="linear", **own),
+        outcome(BAD, attention="bahdanau", model="linear", **own),
+    ]
+    assert Attention().conclude(pair).word == "is not shown"
 
 
 def test_verdict_on_disconnection():

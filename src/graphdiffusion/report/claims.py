@@ -30,6 +30,7 @@ def plot_claims(results: str | os.PathLike[str], path: str | os.PathLike[str] | 
     columns = min(COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
     figure, axes = new_figure(figsize=(5.0 * columns, 3.7 * rows), nrows=rows, ncols=columns)
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[union-attr]
     places = [axes] if len(found) == 1 else list(axes.flat)
     for axis, own in zip(places, found, strict=False):
         _draw(axis, own["panel"])
@@ -54,6 +55,10 @@ def _draw(axis: Any, panel: Mapping[str, Any]) -> None:
     axis.legend(fontsize=7, frameon=False)
 
 
+def _name(text: str) -> str:
+    return text.replace("-embedded", "")
+
+
 def _lines(axis: Any, panel: Mapping[str, Any]) -> None:
     for k, own in enumerate(panel["series"]):
         look = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "markersize": 4}
@@ -61,9 +66,9 @@ def _lines(axis: Any, panel: Mapping[str, Any]) -> None:
         x, y = ([own[key][place] for place in order] for key in ("x", "y"))
         if own["half"]:
             spread = [own["half"][place] or 0.0 for place in order]
-            axis.errorbar(x, y, spread, label=own["label"], capsize=3, linewidth=1, **look)
+            axis.errorbar(x, y, spread, label=_name(own["label"]), capsize=3, linewidth=1, **look)
         else:
-            axis.plot(x, y, label=own["label"], **look)
+            axis.plot(x, y, label=_name(own["label"]), **look)
 
 
 def _bars(axis: Any, panel: Mapping[str, Any]) -> None:
@@ -74,6 +79,7 @@ def _bars(axis: Any, panel: Mapping[str, Any]) -> None:
         heights = [math.nan if value is None else value for value in own["y"]]
         spread = [value or 0.0 for value in own["half"]] if own["half"] else None
         colour = COLOURS[k % len(COLOURS)]
-        axis.bar(places, heights, width, yerr=spread, label=own["label"], color=colour, capsize=3)
-    labels = [textwrap.fill(name.removesuffix("-embedded"), 12) for name in names]
+        axis.bar(places, heights, width, yerr=spread, label=_name(own["label"]), color=colour, capsize=3)
+    labels = [textwrap.fill(_name(name), 12) for name in names]
+    axis.margins(y=0.3)  # room for the legend
     axis.set_xticks(range(len(names)), labels, fontsize=7 if len(names) > 4 else 8)

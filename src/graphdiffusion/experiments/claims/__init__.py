@@ -16,6 +16,7 @@ import torch
 
 from ...errors import ConfigError
 from ...options import nearest
+from ...training.summary import counted
 from ..results import Note, Results, Tick, open_results
 from .base import Claim
 from .laboratory import FULL, SMALL, Laboratory, Settings
@@ -84,4 +85,4 @@ def _summary(found: Sequence[Mapping[str, Any]]) -> str:
     words = ("holds", "holds in part", "does not hold", "is not shown")
     named = {word: [f["name"] for f in found if f["word"] == word] for word in words}
     parts = (f"{word}: {', '.join(names)}" for word, names in named.items() if names)
-    return f"Of {len(found)} claims measured: {'; '.join(parts)}."
+    return f"Of {counted(len(found), 'claim')} measured: {'; '.join(parts)}."

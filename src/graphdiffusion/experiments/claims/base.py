@@ -112,7 +112,7 @@ class Difference:
 
 def superior(found: Sequence[Difference]) -> Word:
     """The verdict on "always better", of differences that should all be positive."""
-    if all(d.above for d in found):
+    if found and all(d.above for d in found):
         return "holds"
     if any(d.above for d in found):
         return "holds in part"
@@ -126,7 +126,7 @@ def graded(whole: bool, part: bool) -> Word:
 
 def share_of(flags: Sequence[bool]) -> Word:
     """The verdict on a statement that should be true in all cases."""
-    return graded(all(flags), any(flags))
+    return graded(any(flags) and all(flags), any(flags))
 
 
 def by(points: Points, *keys: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:

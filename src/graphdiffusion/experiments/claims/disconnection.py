@@ -83,7 +83,7 @@ class Disconnection(Claim):
             ("end", "after, t = T"),
         ):
             panel.add(label, names, [f[key] for f in found])
-        word = graded(all(f["apart"] for f in found), any(f["halved"] for f in found))
+        word = graded(bool(found) and all(f["apart"] for f in found), any(f["halved"] for f in found))
         shown = "; ".join(
             f"{f['label']} {f['before']:.1f}% before, {f['start']:.1f}% after it at t = 0, "
             f"{f['end']:.1f}% at T"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
 from .base import Claim, Difference, Finding, Panel, Points, by, distinct, superior
@@ -43,21 +42,15 @@ class Order(Claim):
 
     def conclude(self, points: Points) -> Finding:
         known, found = by(points, "data", "scheme"), []
-        panel = Panel("accuracy and cost by scheme", "evaluations", "test accuracy, %", log="x")
+        panel = Panel("order 4 or 5 minus a lower one", "", "test accuracy, points", "bars", level=0.0)
         for data in distinct(points, "data"):
-            own = [p for p in points if p["data"] == data and p["test"]]
-            panel.add(
-                data,
-                [fmean(p["evaluations"]) for p in own],
-                [fmean(p["test"]) for p in own],
-                [Difference.of(p["test"], [0.0] * len(p["test"])).half for p in own],
-            )
-            for p in own:
+            pairs = {}
+            for p in (p for p in points if p["data"] == data and p["test"]):
                 best = known[data, BEST[p["fixed"]]]
                 if p is not best and best["test"]:
-                    found.append(
-                        (data, p["scheme"], best["scheme"], Difference.of(best["test"], p["test"]))
-                    )
+                    pairs[p["scheme"]] = Difference.of(best["test"], p["test"])
+                    found.append((data, p["scheme"], best["scheme"], pairs[p["scheme"]]))
+            panel.add(data, list(pairs), [d.mean for d in pairs.values()], [d.half for d in pairs.values()])
         shown = ", ".join(f"{data}, {best} minus {scheme} {d}" for data, scheme, best, d in found)
         return Finding(
             superior([d for *_, d in found]),

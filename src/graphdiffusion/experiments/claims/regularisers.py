@@ -36,6 +36,8 @@ class Regularisers(Claim):
         known = by(points, "data", "kinetic", "jacobian")
         for data in distinct(points, "data"):
             bare = known[data, 0.0, 0.0]
+            if not bare["test"]:
+                continue  # nothing to compare with
             rest = [p for p in points if p["data"] == data and p is not bare and p["test"]]
             cases = [self._case(p, bare) for p in rest]
             panel.add(
@@ -43,10 +45,11 @@ class Regularisers(Claim):
             )
             panel.add(f"{data}: seconds", [c["label"] for c in cases], [c["seconds"] for c in cases])
             harmless = [c for c in cases if c["val_lost"] <= PRICE] or cases
-            found.append(min(harmless, key=lambda c: c["evaluations"]) | {"data": data, "all": cases})
+            if harmless:
+                found.append(min(harmless, key=lambda c: c["evaluations"]) | {"data": data, "all": cases})
         easier, faster = ([bool(f[key]) for f in found] for key in ("easier", "faster"))
         both = [a and b for a, b in zip(easier, faster, strict=True)]
-        word = graded(all(both), any(easier))
+        word = graded(any(both) and all(both), any(easier))
         if not any(easier) and not any(f["harder"] for f in found):
             word = "is not shown"
         shown = "; ".join(
