@@ -285,7 +285,7 @@ def test_verdict_on_disconnection():
         return Disconnection().conclude([point | {"test": [80.0] * 3}]).word
 
     assert found([0.01, 0.01, 0.011]) == "holds"
-    assert found([0.1, 0.1, 0.11]) == "holds in part"
+    assert found([0.08, 0.09, 0.08]) == "holds in part"
     assert found([0.2, 0.22, 0.21]) == "does not hold"
 
 

@@ -30,7 +30,8 @@ def plot_claims(results: str | os.PathLike[str], path: str | os.PathLike[str] | 
     columns = min(COLUMNS, len(found))
     rows = math.ceil(len(found) / columns)
     figure, axes = new_figure(figsize=(5.0 * columns, 3.7 * rows), nrows=rows, ncols=columns)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[union-attr]
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.12, h_pad=0.12)
     places = [axes] if len(found) == 1 else list(axes.flat)
     for axis, own in zip(places, found, strict=False):
         _draw(axis, own["panel"])
