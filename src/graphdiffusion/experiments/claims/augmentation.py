@@ -38,7 +38,7 @@ class Augmentation(Claim):
 
     def conclude(self, points: Points) -> Finding:
         found, known = [], by(points, "data", "preset", "augmented")
-        panel = Panel("augmentation: standard deviation over splits", "", "test accuracy, points", "bars")
+        panel = Panel("augmentation: spread over splits", "", "standard deviation, points", "bars")
         for data, preset in dict.fromkeys((p["data"], p["preset"]) for p in points):
             found.append(self._case(known[data, preset, True], known[data, preset, False]))
         names = [f["label"] for f in found]
