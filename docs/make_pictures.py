@@ -2,12 +2,20 @@
 
 from pathlib import Path
 
-from graphdiffusion.report import plot_diffusion, plot_schemes, plot_stability, plot_steps, plot_superpixels
+from graphdiffusion.report import (
+    plot_claims,
+    plot_diffusion,
+    plot_schemes,
+    plot_stability,
+    plot_steps,
+    plot_superpixels,
+)
 
 if __name__ == "__main__":
     docs = Path(__file__).parent
     folder = docs / "pictures"
     for made in (
+        plot_claims(docs / "results" / "claims.json", folder / "claims.png"),
         plot_diffusion(folder / "diffusion.png"),
         plot_stability(folder / "stability.png"),
         plot_steps(folder / "steps.png"),

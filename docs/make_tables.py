@@ -91,6 +91,20 @@ def details(tables: dict[str, Cells]) -> str:
     return "\n".join(lines)
 
 
+def claims() -> str:
+    """A row for each smaller claim of the paper; the title says how much was measured."""
+    content = json.loads((DOCS / "results" / "claims.json").read_text(encoding="utf-8"))
+    settings = content["settings"]
+    kind = "small: " * settings["small"] + ", ".join(settings["data"])
+    lines = [f"| claim | measured ({kind}, {settings['splits']} splits) | verdict |", "|---|---|---|"]
+    lines += [
+        f"| {own['says']} (section {own['section']}; `--only {own['name']}`) | {own['measured']} | "
+        f"**{own['word']}** |"
+        for own in content["figures"]
+    ]
+    return "\n".join(lines)
+
+
 def own_classes() -> dict[str, dict[str, type]]:
     """The registered classes of the library by kind and name; those of installed packages are left out."""
     return {
@@ -139,7 +153,7 @@ def main() -> None:
     tables = {name: read(name) for name in ("table1", "table2")}
     made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}
     classes = own_classes()
-    made |= {"names": names(classes)}
+    made |= {"names": names(classes), "claims": claims()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
     for path in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from graphdiffusion.cli import main
 from graphdiffusion.data import open_data
 from graphdiffusion.errors import DataError, SolverError
 from graphdiffusion.report import plot_run
-from graphdiffusion.training import Config, Population, load_run, open_folder
+from graphdiffusion.training import Config, Population, Trainer, load_run, open_folder
 from graphdiffusion.training.lock import writing
+from graphdiffusion.training.problem import load_problem, protocol
 
 NEW = ["train", "toy", *SMALL, "--out", "run"]
 RESUME = ["train", "--resume", "--out", "run"]
@@ -178,3 +180,14 @@ def test_a_busy_folder_names_its_process(place, capsys, monkeypatch):
     assert Population.step is step
     capsys.readouterr()
     refused(capsys, NEW, "run holds a run already")
+
+
+def test_no_second_is_counted_twice(place, monkeypatch):
+    """The files that an attempt wrote itself say nothing of earlier ones."""
+    monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
+    config = Config(data="toy", hidden=4, heads=1, attention_dim=4, epochs=2, splits=3, device="cpu")
+    problem = load_problem(config)
+    started = time.monotonic()
+    with open_folder(Path("run"), config, problem.data) as folder:
+        Trainer(problem, config, protocol(config, problem.data), folder, chunk=1).run()
+    assert 0 < load_run("run").summary["seconds"] <= time.monotonic() - started

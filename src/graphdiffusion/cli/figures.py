@@ -23,11 +23,34 @@ Device = Annotated[str, typer.Option(help=f"Where to compute. One of: {', '.join
 
 
 def add_to(group: typer.Typer) -> None:
+    group.command("claims")(claims)
     group.command("depth")(depth)
     group.command("sparsity")(sparsity)
     group.command("steps")(steps)
     group.command("schemes")(schemes)
     group.command("superpixels")(superpixels)
+
+
+def claims(
+    small: Small = False,
+    only: Annotated[list[str] | None, typer.Option(help="Name of a claim; may be repeated.")] = None,
+    root: Annotated[str, ROOT] = "",
+    device: Device = "auto",
+    out: Out = Path("results"),
+) -> None:
+    """The smaller claims of sections 4 and 5.1 and of the appendices, each with figures and a verdict.
+
+    Three to six data sets, 20 splits: for a GPU. With --small the Cora that comes with the library, small
+    models and 3 splits, a few minutes on one core. Points that are measured are not repeated.
+    """
+    from .tables import print_table
+
+    path, found = measure("claims", out, small=small, root=root or None, device=device, only=only or ())
+    rows = [
+        (own["name"], own["section"], own["says"], own["measured"], own["word"]) for own in found["figures"]
+    ]
+    print_table("claims", ("name", "section", "claim", "measured", "verdict"), rows)
+    conclude(path, found, "plot_claims")
 
 
 def depth(

@@ -140,6 +140,11 @@ class GRAND(Continuous):
         logits = self._decode(read, key)
         return Output(logits, penalty, solution.stats.evaluations, solution.stats.failures)
 
+    def encode(self, x: Features) -> Tensor:
+        """The state x(0) that the diffusion of a model in evaluation mode starts from."""
+        x = checked(x, self.encoder.weight)
+        return self._encode(x, None, drawn_key(x, self.training, self.encoder.weight))
+
     def _encode(self, x: Features, labels: Tensor | None, key: Tensor) -> Tensor:
         if self.training:
             x = self.input_dropout(x, derive(key, 0))

@@ -1,5 +1,6 @@
 """Pictures and pages, made from run folders, results files or the library itself."""
 
+from .claims import plot_claims
 from .curves import plot_curves, read_curves
 from .depth import plot_depth
 from .diffusion import plot_diffusion
@@ -19,6 +20,7 @@ __all__ = [
     "animate_superpixels",
     "plot_baselines",
     "plot_choice",
+    "plot_claims",
     "plot_confusion",
     "plot_curves",
     "plot_depth",

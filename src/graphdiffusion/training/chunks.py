@@ -63,7 +63,7 @@ class RunFolder:
         found: list[list[Result]] = []
         place = 0
         while (path := self._chunk(place)).exists():
-            states, note = self._read(path, "chunk", _MEND_CHUNK)
+            states, note = self._read_earlier(path, "chunk", _MEND_CHUNK)
             with reading(path, _MEND_CHUNK):
                 results = [Result.parse(entry) for entry in note["results"]]
                 self._settled = str(note["metrics"])
@@ -79,7 +79,7 @@ class RunFolder:
             place += self.size
         self._drop_chunks(place)
         if (path := self.path / CHECKPOINT).exists():
-            _, note = self._read(path, "checkpoint", _MEND_CHECKPOINT)
+            _, note = self._read_earlier(path, "checkpoint", _MEND_CHECKPOINT)
             with reading(path, _MEND_CHECKPOINT):
                 if note["first"] == place:
                     self.size = len(note["members"])
@@ -181,7 +181,13 @@ class RunFolder:
         tensors, note = read_tensors(path, kind, mend)
         check_run(path, note, self.run, mend)
         with reading(path, mend):
-            self._before = max(self._before, float(note["seconds"]))
+            float(note["seconds"])
+        return tensors, note
+
+    def _read_earlier(self, path: Path, kind: str, mend: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What an earlier attempt has left, whose time counts; a file of this attempt counts no time."""
+        tensors, note = self._read(path, kind, mend)
+        self._before = max(self._before, float(note["seconds"]))
         return tensors, note
 
 
