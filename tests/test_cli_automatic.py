@@ -152,6 +152,12 @@ def test_given_splits_of_several_sizes(mine, unpainted, capsys):
     sizes = "given: 60 to 90 train, 30 validate, 0 test (2 splits)"
     assert f"grand: split {sizes}.\n" in shown.err and sizes in shown.out
     assert stored("run")["split"]["sizes"] == {"train": [60, 90], "val": [30, 30], "test": [0, 0]}
+    assert "without validation nodes" not in shown.err
+    np.savez("mine.npz", **blocks(), train_mask=masks["train_mask"])
+    assert main(["train", "mine.npz", "--quick", "--epochs", "2", "--device", "cpu", "--out", "one"]) == 0
+    said = capsys.readouterr().err
+    assert "grand: split given: 48 train, 12 validate, 0 test.\n" in said
+    assert "of a split without validation nodes, a fifth of the training nodes validates" in said
 
 
 def test_many_classes_are_counted_in_one_line(mine, unpainted, capsys):

@@ -96,6 +96,9 @@ def about_data(base: Config, data: Data) -> list[str]:
     )
     members = list({member.split: member for member in protocol(base, data)}.values())
     found.append(f"split {describe_sizes(kind, part_sizes(base, data, members))}.")
+    validated = data.get("val_mask")
+    if kind == "given" and (validated is None or not bool(validated.any(0).all())):
+        found.append("of a split without validation nodes, a fifth of the training nodes validates.")
     if task == "classification" and len(names) > 1:
         first = member_splits(base, data, members[:1])
         found.append(_about_classes(class_counts(first, data.y, names), len(members)))
