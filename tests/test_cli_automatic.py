@@ -165,7 +165,8 @@ def test_many_classes_are_counted_in_one_line(mine, unpainted, capsys):
     np.savez("mine.npz", **blocks() | {"y": y})
     assert main(["train", "mine.npz", "--no-baselines", "--no-refit", *CPU, "--out", "run"]) == 0
     (line,) = [text for text in capsys.readouterr().err.splitlines() if "labels that train" in text]
-    assert "in the first split: '19' 57/18/18, '0' 1/1/1, " in line and line.endswith(", and 8 more classes.")
+    assert "in the first split: '19' 57/18/18, '0' 1/1/1, " in line
+    assert line.endswith(", and 8 more classes.")
 
 
 OPTIONS: dict[str, tuple[list[str], Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..training.summary import FIGURES, class_counts, counted, describe_sizes, part_sizes
+from ..training.summary import FIGURES, class_counts, counted, describe_sizes, part_sizes, shown
 from .messages import command, draw, say
 from .tables import described_figures, print_facts, print_table
 
@@ -116,18 +116,17 @@ def _about_classes(counts: Mapping[str, Mapping[str, int]], splits: int) -> str:
     """How many labels of each class train, validate and test; the largest classes first."""
     order = sorted(counts, key=lambda name: -sum(counts[name].values()))
     most = SHOWN if len(order) > SHOWN + 1 else len(order)
-    shown = [f"{name!r} {'/'.join(map(str, counts[name].values()))}" for name in order[:most]]
+    told = [f"{name!r} {'/'.join(map(str, counts[name].values()))}" for name in order[:most]]
     more = f", and {len(order) - most} more classes" if len(order) > most else ""
     where = " in the first split" if splits > 1 else ""
-    return f"labels that train/validate/test{where}: {', '.join(shown)}{more}."
+    return f"labels that train/validate/test{where}: {', '.join(told)}{more}."
 
 
 def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
     """What the summary of an automatic choice says."""
-    factor, digits = (100, 2) if found["unit"] else (1, 4)
 
-    def shown(score: float | None) -> str:
-        return "" if score is None else f"{factor * score:z.{digits}f}{found['unit']}"
+    def text(score: float | None) -> str:
+        return "" if score is None else shown(score, bool(found["unit"]))
 
     print_table(
         "What was tried",
@@ -135,7 +134,7 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
         [
             (
                 r["name"],
-                shown(r["val"]) or "failed",
+                text(r["val"]) or "failed",
                 "" if r["loss"] is None else f"{r['loss']:.3f}",
                 r["rounds"],
                 f"{r['weight']:.2f}" if r["weight"] else "",
@@ -146,12 +145,12 @@ def print_choice(folder: Path, found: Mapping[str, Any]) -> None:
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
     if found["baselines"]:
         own = found["figures"].get(FIGURES[found["metric"]])
-        rows = [(name, shown(score)) for name, score in found["baselines"].items()]
+        rows = [(name, text(score)) for name, score in found["baselines"].items()]
         part = "test" if found["figures"].get("part") == "test" else "validation"
         print_table(
             f"Does the graph pay? {found['metric']} on {part} nodes",
             ("method", found["metric"]),
-            [*rows, ("this ensemble", shown(own))],
+            [*rows, ("this ensemble", text(own))],
         )
     print(f"Results: {folder}")
     print(f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv", flush=True)

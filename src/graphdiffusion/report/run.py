@@ -11,6 +11,7 @@ from ..errors import DataError
 from ..training.folder import is_finished
 from ..training.journal import read_lines
 from ..training.runs import read_summary
+from ..training.summary import counted
 from .style import BLUE, GREEN, GREY, ORANGE, new_figure, save, tidy
 
 
@@ -98,5 +99,5 @@ def _members(axis: Any, summary: dict[str, Any]) -> None:
     axis.set_xticks([])
     name = "validation" if part == "val" else "test"
     shown = f"{name} {score['metric']}" + (", %" if score["unit"] else "")
-    axis.set_title(f"{shown}, {len(values)} trainings", fontsize=10)
+    axis.set_title(f"{shown}, {counted(len(values), 'training')}", fontsize=10)
     tidy(axis)

@@ -231,7 +231,7 @@ def class_counts(masks: Split, y: Tensor, names: Sequence[str]) -> dict[str, dic
 
 
 def describe_sizes(kind: str, sizes: Mapping[str, Sequence[int]]) -> str:
-    """``folds: 84 to 85 train, 28 validate, 28 test (5 splits take turns)``, from the sizes in every split."""
+    """``folds: 84 to 85 train, 28 validate, 28 test (5 splits take turns)``, from all sizes."""
     parts = [f"{_range(sizes[part])} {what}" for part, what in PARTS.items()]
     count = len(sizes["train"])
     turns = " take turns" if kind in ("shares", "folds") else ""
@@ -290,6 +290,11 @@ def _check_kinds(found: Any, kinds: Mapping[Any, type], what: str) -> None:
             good = isinstance(value, kind)
         if not good:
             raise TypeError(f"{name} of {what} is {reprlib.repr(value)}")
+
+
+def shown(score: float, percent: bool) -> str:
+    """A score as text: ``83.24%`` or ``0.8324``."""
+    return f"{100 * score:.2f}%" if percent else f"{score:z.4f}"
 
 
 def counted(number: int, noun: str) -> str:
