@@ -281,6 +281,15 @@ def test_warnings_are_said(mine, unpainted, capsys):
     assert "grand: the time is spent: simple methods are not compared.\n" in capsys.readouterr().err
 
 
+def test_edges_of_a_directed_graph_are_counted_once(mine, unpainted, capsys):
+    """Before the training and after it alike."""
+    quick = ["train", "mine.npz", "--quick", "--epochs", "2", "--device", "cpu", "--directed"]
+    assert main([*quick, "--out", "run"]) == 0
+    shown = capsys.readouterr()
+    count = blocks()["edge_index"].shape[1]
+    assert f" {count} edges" in shown.err and re.search(rf"edges +│ {count} ", shown.out)
+
+
 def test_class_weights_need_classes(mine, capsys):
     np.savez("mine.npz", **blocks() | {"y": blocks()["x"][:, :2]})
     assert main(["train", "mine.npz", "--class-weights", "balanced", *CPU, "--out", "run"]) == 2

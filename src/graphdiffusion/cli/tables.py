@@ -106,9 +106,10 @@ def print_summary(folder: Path, found: Mapping[str, Any], plugins: Sequence[Path
     members = found["results"]
     splits = len({m["split"] for m in members})
     count = f"{len(members)} (splits: {splits}, initialisations of each: {len(members) // splits})"
-    edges = f"{found['edges_given'] // 2:,}"
+    ways = 1 if found.get("directed") else 2  # an undirected edge is stored both ways
+    edges = f"{found['edges_given'] // ways:,}"
     if found["edges_used"] != found["edges_given"]:
-        edges += f" given, {found['edges_used'] // 2:,} after rewiring"
+        edges += f" given, {found['edges_used'] // ways:,} after rewiring"
     print_facts(
         f"{found['model']} on {found['data']}",
         [

@@ -175,6 +175,7 @@ def summarise(
         "task": problem.task.name,
         "split": describe_split(config, problem, results),
         "nodes": problem.graph.num_nodes,
+        "directed": config.directed,
         "edges_given": problem.edges_before,
         "edges_used": problem.graph.num_edges - loops,
         "self_loops": loops,
