@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from test_ensemble import SIZE, TINY, blocks, small_plans, stored, told  # noqa:
 from graphdiffusion.cli import main
 from graphdiffusion.ensemble import Candidate, load_ensemble
 from graphdiffusion.training import Config, Population, load_run
+from graphdiffusion.training.summary import describe, spread
+from graphdiffusion.training.tasks import Regression
 
 FEW = ["--hidden", "8", "--epochs", "4"]
 CPU = ["--device", "cpu", "--quiet", "--splits", "2"]
@@ -38,7 +42,10 @@ def unpainted(monkeypatch):
 def test_a_graph_from_strangers(mine, capsys):
     assert main(["train", "mine.npz", "--device", "cpu"]) == 0
     shown = capsys.readouterr()
-    assert "150 nodes" in shown.err and "split folds: 90 train, 30 validate, 30 test" in shown.err
+    assert "150 nodes" in shown.err
+    assert "split folds: 90 train, 30 validate, 30 test (5 splits take turns).\n" in shown.err
+    counts = "'0' 30/10/10, '1' 30/10/10, '2' 30/10/10"
+    assert f"labels that train/validate/test in the first split: {counts}.\n" in shown.err
     assert all(f"training {name}" in shown.err for name in ("linear-1", "gcn-2"))
     assert "plan: 2 configurations trained once, the best 2 of them 5 times;" in shown.err
     (folder,) = Path("runs").iterdir()
@@ -89,6 +96,28 @@ def test_interrupted_and_resumed(mine, unpainted, capsys, monkeypatch):
     assert told(stored("broken")) == told(stored("whole")) and stored("whole")["baselines"] == {}
 
 
+def test_time_of_a_resumed_choice(mine, unpainted, monkeypatch):
+    """Is that of all its processes: of trainings that were finished, and of the one that was stopped."""
+    step, calls = Population.step, []
+
+    def slow(self):
+        calls.append(self)
+        if len(calls) == 8:  # five epochs of the first training, and some of the second one
+            raise KeyboardInterrupt
+        if len(calls) < 8:
+            time.sleep(0.1)
+        return step(self)
+
+    monkeypatch.setenv("GRAND_CHECKPOINT_SECONDS", "0")
+    monkeypatch.setattr(Population, "step", slow)
+    assert main(["train", "mine.npz", "--no-baselines", "--no-refit", *CPU, "--out", "run"]) == 130
+    # the second process takes no time by its own clock
+    monkeypatch.setattr("graphdiffusion.ensemble.choice.time", SimpleNamespace(monotonic=lambda: 0.0))
+    assert main(["train", "--resume", "--out", "run", "--quiet"]) == 0
+    first, second = (load_run(Path("run/fits", name)).summary["seconds"] for name in ("linear-1", "gcn-1"))
+    assert first >= 0.5 and first + 0.2 <= stored("run")["seconds"] <= first + second
+
+
 def accuracy(folder: str) -> float:
     return stored(folder)["figures"]["accuracy"]
 
@@ -111,6 +140,33 @@ def test_a_mistyped_label_costs_little(mine, unpainted, capsys, monkeypatch):
         assert said == (folder == "wrong")
     assert stored("wrong")["split"]["classes"]["class typo"] == {"train": 1, "val": 0, "test": 0}
     assert accuracy("wrong") > accuracy("right") - 0.01
+
+
+def test_given_splits_of_several_sizes(mine, unpainted, capsys):
+    """All of them are told, not the first one alone."""
+    node = np.arange(150)
+    masks = {"train_mask": node[:, None] < [60, 90], "val_mask": (node >= 120)[:, None] & [True, True]}
+    np.savez("mine.npz", **blocks(), **masks)
+    assert main(["train", "mine.npz", "--no-baselines", "--device", "cpu", "--out", "run"]) == 0
+    shown = capsys.readouterr()
+    sizes = "given: 60 to 90 train, 30 validate, 0 test (2 splits)"
+    assert f"grand: split {sizes}.\n" in shown.err and sizes in shown.out
+    assert stored("run")["split"]["sizes"] == {"train": [60, 90], "val": [30, 30], "test": [0, 0]}
+    assert "without validation nodes" not in shown.err
+    np.savez("mine.npz", **blocks(), train_mask=masks["train_mask"])
+    assert main(["train", "mine.npz", "--quick", "--epochs", "2", "--device", "cpu", "--out", "one"]) == 0
+    said = capsys.readouterr().err
+    assert "grand: split given: 48 train, 12 validate, 0 test.\n" in said
+    assert "of a split without validation nodes, a fifth of the training nodes validates" in said
+
+
+def test_many_classes_are_counted_in_one_line(mine, unpainted, capsys):
+    y = np.minimum(np.arange(150) // 3, 19)  # the last class is the largest
+    np.savez("mine.npz", **blocks() | {"y": y})
+    assert main(["train", "mine.npz", "--no-baselines", "--no-refit", *CPU, "--out", "run"]) == 0
+    (line,) = [text for text in capsys.readouterr().err.splitlines() if "labels that train" in text]
+    assert "in the first split: '19' 57/18/18, '0' 1/1/1, " in line
+    assert line.endswith(", and 8 more classes.")
 
 
 OPTIONS: dict[str, tuple[list[str], Any]] = {
@@ -175,14 +231,19 @@ def test_one_model_quickly(mine, capsys, monkeypatch):
     first = Candidate("first", {"model": "gcn", "hidden": 4, "epochs": 3})
     monkeypatch.setattr("graphdiffusion.ensemble.portfolio", lambda: [first])
     assert main(["train", "mine.npz", "--quick", "--device", "cpu", "--out", "plain"]) == 0
+    said = capsys.readouterr().err
+    assert "one configuration, first: without --quick, several are compared." in said
     plain = Config.from_toml("plain/config.toml")
-    assert (plain.model, plain.hidden, plain.splits) == (
-        "gcn",
-        4,
-        1,
-    ) and "preset" not in capsys.readouterr().err
+    assert (plain.model, plain.hidden, plain.splits) == ("gcn", 4, 1) and "preset" not in said
     assert main(["train", "mine.npz", "--quick", *FEW, "--device", "cpu", "--out", "quick"]) == 0
-    assert "using the preset own-linear" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "one configuration, GRAND-l: without options of a model" in said
+    assert "using the preset own-linear" in said
+    quick = ["train", "mine.npz", "--quick", "--device", "cpu"]
+    assert main([*quick, "--refit", "--no-baselines", "--quiet", "--out", "again"]) == 0
+    assert stored("again")["chosen"] == ["first"]
+    capsys.readouterr()
+    refused(capsys, [*quick, "--budget", "9", "--out", "run"], "and this trains first alone")
     summary = json.loads(Path("quick/summary.json").read_text())
     assert summary["members"] == 1 and not Path("quick/plan.json").exists()
     assert Config.from_toml("quick/config.toml").hidden == 8
@@ -202,6 +263,31 @@ def test_one_model_quickly(mine, capsys, monkeypatch):
 def test_refused(mine, capsys, arguments, says):
     out = [] if "--out" in arguments else ["--out", "run"]
     refused(capsys, ["train", "mine.npz", "--device", "cpu", *out, *arguments], says)
+
+
+def test_a_score_that_rounds_to_zero_has_no_sign(mine, unpainted, capsys, monkeypatch):
+    np.savez("mine.npz", **blocks() | {"y": blocks()["x"][:, 0]})
+    monkeypatch.setattr("graphdiffusion.ensemble.choice.baselines", lambda *how: {"mean": -1e-6})
+    assert main(["train", "mine.npz", "--no-refit", *CPU, "--out", "run"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"mean +│ 0\.0000", shown) and "-0.0000" not in shown
+    said = describe(spread([-1e-6], [0], 9, "test nodes", Regression))
+    assert said == "0.0000 (9 test nodes)"
+
+
+def test_warnings_are_said(mine, unpainted, capsys):
+    """As the command says everything: a line that begins with its name."""
+    assert main(["train", "mine.npz", "--budget", "0.001", "--quiet", *CPU, "--out", "run"]) == 0
+    assert "grand: the time is spent: simple methods are not compared.\n" in capsys.readouterr().err
+
+
+def test_edges_of_a_directed_graph_are_counted_once(mine, unpainted, capsys):
+    """Before the training and after it alike."""
+    quick = ["train", "mine.npz", "--quick", "--epochs", "2", "--device", "cpu", "--directed"]
+    assert main([*quick, "--out", "run"]) == 0
+    shown = capsys.readouterr()
+    count = blocks()["edge_index"].shape[1]
+    assert f" {count} edges" in shown.err and re.search(rf"edges +│ {count} ", shown.out)
 
 
 def test_class_weights_need_classes(mine, capsys):

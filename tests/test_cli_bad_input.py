@@ -14,7 +14,7 @@ from test_cli_basics import SMALL, toy, write_graph  # noqa: F401
 from graphdiffusion.cli import main
 
 # what a training says about its data before it begins
-ABOUT = re.compile(r"grand: (\S+: [\d,]+ nodes, |split \w+: |one configuration, )")
+ABOUT = re.compile(r"grand: (\S+: [\d,]+ nodes, |split \w+: |labels that train|one configuration, )")
 
 
 def refused(capsys, arguments: list[str], says: str) -> None:

@@ -40,6 +40,8 @@ def data():
         (EVEN, np.linspace(0, 1, 30), "Unknown label type: continuous"),
         (EVEN, np.arange(60).reshape(30, 2), "multiclass-multioutput"),
         (EVEN, ["a"] * 30, "one class alone, 'a': at least two"),
+        (EVEN, ["a", None] * 15, "nodes without a label: give fit the labelled nodes alone"),
+        (EVEN, np.array(["a", 1] * 15, dtype=object), "mixes labels of the types int, str: take one"),
         ([0, 1, 20, 21], list("aabb"), "too few to train and to validate"),
     ],
 )

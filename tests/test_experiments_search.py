@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import random
@@ -370,6 +371,23 @@ def test_command(graph, tmp_path, monkeypatch, capsys):
     assert len(entries) == 3 and "hidden" not in entries[0]["options"]  # fixed on the command line
     assert main(["tune", "--help"]) == 0
     assert "--trials" in capsys.readouterr().out
+
+
+def test_a_search_of_a_regression_has_no_percent(graph, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [("id", "price"), *((node, k / 7) for k, node in enumerate(open_data("toy").node_ids))]
+    with open("toy/labels.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    (tmp_path / "space.toml").write_text("rate = { low = 0.001, high = 0.1, log = true }\n")
+    arguments = [
+        "tune", "toy", "--model", "mlp", "--space", "space.toml", "--trials", "2", "--grace", "2",
+        "--epochs", "4", "--finalists", "1", "--final-seeds", "2", "--device", "cpu", "--out", "search",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    told = capsys.readouterr()
+    assert "validation R²" in told.out and "in the race R²" in told.out
+    header = (tmp_path / "search" / "best.toml").read_text().split("over 2 trainings")[0]
+    assert "%" not in told.err + told.out + header and "Validation " in header
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import typer.main
 
 from ..errors import GraphDiffusionError
 from . import about, demo, reproduce, runs, train, tune
-from .messages import one_sentence, say
+from .messages import one_sentence, say, warnings_said
 from .options import load_plugins
 
 __all__ = ["main", "make_command"]
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         plugins = load_plugins(given)
         command = make_command(any(word in CONFIGURED for word in given), plugins)
-        code = command(given or ["--help"], prog_name="grand", standalone_mode=False)
+        with warnings_said():
+            code = command(given or ["--help"], prog_name="grand", standalone_mode=False)
     except GraphDiffusionError as error:
         return _refuse(str(error))
     except BrokenPipeError:  # the reader of the output has closed it

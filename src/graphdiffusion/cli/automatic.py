@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..training.summary import FIGURES, counted
+from ..training.summary import FIGURES, class_counts, counted, describe_sizes, part_sizes, shown
 from .messages import command, say
 from .messages import report as write_report
 from .tables import described_figures, print_facts, print_table
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from ..ensemble import Candidate
     from ..training import Config
+
+
+SHOWN = 12  # classes whose labels are counted in a line
 
 
 def train_automatically(
@@ -74,7 +77,7 @@ def about_data(base: Config, data: Data) -> list[str]:
     """What is trained on: sizes, split, and classes that are too rare to be validated."""
     from ..data.shares import RARE, rare_classes
     from ..data.targets import known, task_of
-    from ..training.problem import member_splits, protocol, split_kind, splits_of
+    from ..training.problem import member_splits, protocol, split_kind
 
     found = [*(data.get("notes") or [])]
     task, kind = task_of(data), split_kind(base, data)
@@ -91,11 +94,14 @@ def about_data(base: Config, data: Data) -> list[str]:
         f"{counted(data.x.shape[1], 'feature')}; "
         f"{counted(labelled, 'node')} with a label, {what}."
     )
-    split = member_splits(base, data, protocol(base, data)[:1])
-    sizes = [int(mask.sum()) for mask in (split.train, split.val, split.test)]
-    count = splits_of(base, data)
-    turns = f" ({count} splits take turns)" if count > 1 else ""
-    found.append(f"split {kind}: {sizes[0]:,} train, {sizes[1]:,} validate, {sizes[2]:,} test{turns}.")
+    members = list({member.split: member for member in protocol(base, data)}.values())
+    found.append(f"split {describe_sizes(kind, part_sizes(base, data, members))}.")
+    validated = data.get("val_mask")
+    if kind == "given" and (validated is None or not bool(validated.any(0).all())):
+        found.append("of a split without validation nodes, a fifth of the training nodes validates.")
+    if task == "classification" and len(names) > 1:
+        first = member_splits(base, data, members[:1])
+        found.append(_about_classes(class_counts(first, data.y, names), len(members)))
     if kind in ("shares", "folds") and task == "classification":
         for k, number in rare_classes(data.y).items():
             name = names[k] if k < len(names) else str(k)
@@ -106,12 +112,21 @@ def about_data(base: Config, data: Data) -> list[str]:
     return found
 
 
+def _about_classes(counts: Mapping[str, Mapping[str, int]], splits: int) -> str:
+    """How many labels of each class train, validate and test; the largest classes first."""
+    order = sorted(counts, key=lambda name: -sum(counts[name].values()))
+    most = SHOWN if len(order) > SHOWN + 1 else len(order)
+    told = [f"{name!r} {'/'.join(map(str, counts[name].values()))}" for name in order[:most]]
+    more = f", and {len(order) - most} more classes" if len(order) > most else ""
+    where = " in the first split" if splits > 1 else ""
+    return f"labels that train/validate/test{where}: {', '.join(told)}{more}."
+
+
 def print_choice(folder: Path, found: Mapping[str, Any], page: Path | None = None) -> None:
     """What the summary of an automatic choice says."""
-    factor, digits = (100, 2) if found["unit"] else (1, 4)
 
-    def shown(score: float | None) -> str:
-        return "" if score is None else f"{factor * score:.{digits}f}{found['unit']}"
+    def text(score: float | None) -> str:
+        return "" if score is None else shown(score, bool(found["unit"]))
 
     print_table(
         "What was tried",
@@ -119,7 +134,7 @@ def print_choice(folder: Path, found: Mapping[str, Any], page: Path | None = Non
         [
             (
                 r["name"],
-                shown(r["val"]) or "failed",
+                text(r["val"]) or "failed",
                 "" if r["loss"] is None else f"{r['loss']:.3f}",
                 r["rounds"],
                 f"{r['weight']:.2f}" if r["weight"] else "",
@@ -130,12 +145,12 @@ def print_choice(folder: Path, found: Mapping[str, Any], page: Path | None = Non
     print_facts(f"{', '.join(found['chosen'])} on {found['data']}", described_figures(found))
     if found["baselines"]:
         own = found["figures"].get(FIGURES[found["metric"]])
-        rows = [(name, shown(score)) for name, score in found["baselines"].items()]
+        rows = [(name, text(score)) for name, score in found["baselines"].items()]
         part = "test" if found["figures"].get("part") == "test" else "validation"
         print_table(
             f"Does the graph pay? {found['metric']} on {part} nodes",
             ("method", found["metric"]),
-            [*rows, ("this ensemble", shown(own))],
+            [*rows, ("this ensemble", text(own))],
         )
     print(f"Results: {folder}")
     if page is not None:

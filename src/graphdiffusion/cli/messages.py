@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +19,23 @@ from typing import Any
 def say(message: str) -> None:
     """One line on standard error."""
     print("grand:", " ".join(message.split()), file=sys.stderr, flush=True)
+
+
+class _Sentences(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:  # errors are raised besides
+            say(record.getMessage())
+
+
+@contextmanager
+def warnings_said() -> Iterator[None]:
+    """Say what the library logs as a warning meanwhile."""
+    log, handler = logging.getLogger("graphdiffusion"), _Sentences(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def draw(name: str, results: Path) -> Path | None:

@@ -194,7 +194,7 @@ def _percent(share: float | None) -> str:
 
 
 def _number(score: float | None) -> str:
-    return "" if score is None else f"{score:.4f}"
+    return "" if score is None else f"{score:z.4f}"
 
 
 def _member(text: str, count: int, best: int) -> int | None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..training.summary import describe
+from ..training.summary import PARTS, counted, describe, describe_sizes, wilson
 from .messages import command
 
 
@@ -62,13 +62,13 @@ _SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "weighted_f1", "micro_f1
 
 def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Figures of the mean answer of all models, and what it was made of."""
-    from ..training.summary import counted, wilson
-
     own = found["figures"]
     rows = []
     for key, name in _FIGURES.items():
         if key in own:
             text = f"{100 * own[key]:.2f}%" if key in _SHARES else f"{own[key]:.4g}"
+            if key == "r2":
+                text = f"{own[key]:z.4f}"  # it may be a little below zero
             if key == "accuracy":
                 low, high = wilson(own[key], own["nodes"])
                 ends = f"{100 * low:.1f} to {100 * high:.1f}"
@@ -77,13 +77,11 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
                 text += f" ({own['uncalibrated_error']:.4g} before calibration)"
             rows.append((name, text))
     split, members = found["split"], found["members"]
+    sizes = split.get("sizes") or {part: [split[part]] for part in PARTS}
     made = counted(members, "model") + (", some of them trained on all labels" if found["refit"] else "")
     return [
         *rows,
-        (
-            "split",
-            f"{split['kind']}: {split['train']:,} train, {split['val']:,} validate, {split['test']:,} test",
-        ),
+        ("split", describe_sizes(split["kind"], sizes)),
         ("ensemble", made),
         ("time", f"{found['seconds']:.1f} s"),
         ("device", found["device"]),
@@ -110,9 +108,10 @@ def print_summary(
     members = found["results"]
     splits = len({m["split"] for m in members})
     count = f"{len(members)} (splits: {splits}, initialisations of each: {len(members) // splits})"
-    edges = f"{found['edges_given'] // 2:,}"
+    ways = 1 if found.get("directed") else 2  # an undirected edge is stored both ways
+    edges = f"{found['edges_given'] // ways:,}"
     if found["edges_used"] != found["edges_given"]:
-        edges += f" given, {found['edges_used'] // 2:,} after rewiring"
+        edges += f" given, {found['edges_used'] // ways:,} after rewiring"
     print_facts(
         f"{found['model']} on {found['data']}",
         [

@@ -93,14 +93,15 @@ def train(
     else:
         settled = settle({"splits": 1, **flags} if quick else flags, config, preset)
         if quick and set(flags) <= SHARED and config is None and not settled.published:
-            settled = Settled(portfolio()[0].config(settled.config), None)
+            first = portfolio()[0]
+            settled = Settled(first.config(settled.config), None, first.name)
         plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
         plain = plain and set(flags) <= SHARED
         automatic = plain or refit is True
         if not automatic and (unused := [name for name in own_graph if name in CHOICE]):
             raise ConfigError(
                 f"{', '.join(unused)} is for a choice of configurations on a graph of one's own, and this "
-                f"trains {settled.config.row} alone: leave it out, or --quick and options of a model."
+                f"trains {settled.shown} alone: leave it out, or --quick and options of a model."
             )
         out = out or _new_folder(settled.config, plain)
         if holds_choice(out):
@@ -111,7 +112,7 @@ def train(
         if automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
             how["report"] = report
-            own = None if resume or plain else settled.config
+            own = None if resume or plain else settled
             _choose(settled.config, own, out, root or None, how)
         else:
             _train(settled, out, resume, quiet, root or None, plugin or [], flags, report)
@@ -151,7 +152,7 @@ def _base(folder: Path, flags: dict[str, Any]) -> Config:
     return stored
 
 
-def _choose(base: Config, own: Config | None, out: Path, root: str | None, how: dict[str, Any]) -> None:
+def _choose(base: Config, own: Settled | None, out: Path, root: str | None, how: dict[str, Any]) -> None:
     """An automatic choice: of the portfolio, or of one configuration that is fitted again to all labels."""
     from ..ensemble import Candidate
     from ..ensemble.portfolio import KEPT
@@ -160,8 +161,8 @@ def _choose(base: Config, own: Config | None, out: Path, root: str | None, how: 
 
     candidates = None
     if own is not None:
-        options = {name: value for name, value in own.to_dict().items() if name not in KEPT}
-        candidates = [Candidate(own.row, options)]
+        options = {name: value for name, value in own.config.to_dict().items() if name not in KEPT}
+        candidates = [Candidate(own.candidate or own.config.row, options)]
     train_automatically(base, read_data(base, root), out, candidates=candidates, **how)
 
 
@@ -171,6 +172,12 @@ class Settled:
 
     config: Config
     preset: str | None
+    candidate: str = ""  # the configuration of the portfolio that it is
+
+    @property
+    def shown(self) -> str:
+        """What the user is told that is trained."""
+        return self.candidate or self.config.title
 
     @property
     def published(self) -> bool:
@@ -296,7 +303,8 @@ def _train(
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
-        say(f"one configuration, {config.row}: without options of a model, several are compared.")
+        more = "--quick" if settled.candidate else "options of a model"
+        say(f"one configuration, {settled.shown}: without {more}, several are compared.")
     settled.tell()
     members = protocol(config, problem.data)
 

@@ -132,20 +132,25 @@ def _search(
 
 
 def _print(board: Leaderboard, plugins: list[Path]) -> None:
+    from ..training.summary import shown
     from .tables import print_facts, print_table
+
+    def text(score: float | None) -> str:
+        return "" if score is None else shown(score, board.percent).removesuffix("%")
 
     rows = [
         (
             place + 1,
             e.trial,
-            "" if e.mean is None else f"{100 * e.mean:.2f} ± {100 * (e.std or 0):.2f}",
-            "" if e.score is None else f"{100 * e.score:.2f}",
+            "" if e.mean is None else f"{text(e.mean)} ± {text(e.std or 0.0)}",
+            text(e.score),
             e.epochs,
             e.state,
         )
         for place, e in enumerate(board.entries[:_SHOWN])
     ]
-    heads = ("rank", "trial", "validation %", "in the race %", "epochs", "outcome")
+    unit = "%" if board.percent else board.metric
+    heads = ("rank", "trial", f"validation {unit}", f"in the race {unit}", "epochs", "outcome")
     print_table(f"search {board.name}: {len(board.entries)} trials", heads, rows)
     print_facts(f"trial {board.entries[0].trial}", board.entries[0].options.items())
     print(f"Best:    {board.folder}/best.toml")

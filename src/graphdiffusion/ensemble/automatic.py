@@ -118,6 +118,7 @@ class Automatic:
         self.rounds = rounds_of(base, data)
         self.done, self.total = 0.0, plan.work
         self.started = time.monotonic()
+        self.before = 0.0  # seconds that earlier processes have spent on trainings of this plan
         if progress is not None:
             progress.plan(plan)
 
@@ -202,11 +203,16 @@ class Automatic:
         problem = self.problems.of(config)
         if self.progress is not None:
             self.progress.fit(name, self.done, self.total)
-        if not is_finished(path):
+        if is_finished(path):
+            run = self._load(path)
+            self.before += run.summary["seconds"]
+        else:
             with open_folder(path, config, self.data, holds_run(path)) as folder:
                 Trainer(problem, config, members, folder, self.progress).run()
+            self.before += folder.before
+            run = self._load(path)
         self.done += fit_work(problem, config) * len(members)
-        return self._load(path)
+        return run
 
     def _load(self, path: Path) -> Run:
         run = load_run(path)

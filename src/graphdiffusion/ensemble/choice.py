@@ -122,7 +122,7 @@ def choose(
             "nodes": problem.graph.num_nodes,
             "edges": problem.edges_before,
             "features": problem.in_channels,
-            "seconds": time.monotonic() - started,
+            "seconds": automatic.before + time.monotonic() - started,
             "device": device_name(device),
             "versions": versions(),
         }

@@ -15,7 +15,7 @@ PAUSE = 20.0  # seconds between two lines
 def state_of(population: Population) -> str:
     """Epoch, loss and validation score of those in training."""
     score = float(population.score.nanmean())
-    shown = f"{100 * score:.1f}%" if population.problem.task.percent else f"{score:.3f}"
+    shown = f"{100 * score:.1f}%" if population.problem.task.percent else f"{score:z.3f}"
     validation = "" if score != score else f" · val {shown}"
     return f"epoch {int(population.epoch)} · loss {float(population.loss.mean()):.3f}{validation}"
 

@@ -108,6 +108,12 @@ def check_labels(y: Any, nodes: NDArray[np.int64], numeric: bool) -> NDArray:
     with refusing():
         found = check_array(y, ensure_2d=False, dtype="numeric" if numeric else None, input_name="y")
         check_consistent_length(nodes, found)
+    if found.dtype == object:
+        kinds = {type(value).__name__ for value in found.ravel()}
+        if kinds & {"NoneType", "NAType"}:
+            raise DataError("y has nodes without a label: give fit the labelled nodes alone.")
+        if "str" in kinds and len(kinds) > 1:
+            raise DataError(f"y mixes labels of the types {', '.join(sorted(kinds))}: take one of them.")
     return found
 
 

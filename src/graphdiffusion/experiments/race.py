@@ -23,6 +23,7 @@ from ..training.config import Config
 from ..training.memory import chunk_size, free_memory, in_chunks, member_bytes, require_room
 from ..training.population import Population
 from ..training.problem import FIXED, Member, Problem, Problems, member_splits, split_kind, splits_of
+from ..training.summary import counted, shown
 from .lane import Lane, Standing
 from .space import Trial
 
@@ -213,6 +214,7 @@ def race(
 
     outcomes = {trial.number: Outcome(trial) for trial in trials}
     lanes = workshop.lanes(trials, seeds)
+    percent = workshop.problem(trials[0].config).task.percent
     ends = {trial.number: trial.config.epochs for trial in trials}
     for rung in rungs(grace, reduction, max(ends.values())):
         lanes = workshop.advance(lanes, rung, left)
@@ -240,7 +242,7 @@ def race(
         reached(rung, racing)
         best = max(o.score for o in outcomes.values())
         note(
-            f"{rung} epochs: {len(racing)} trials, best validation {100 * best:.2f}%, "
+            f"{rung} epochs: {counted(len(racing), 'trial')}, best validation {shown(best, percent)}, "
             f"{len(kept)} go on ({time.monotonic() - started:.0f} s)."
         )
         lanes = _select(lanes, kept, len(seeds))

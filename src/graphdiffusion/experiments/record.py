@@ -22,6 +22,7 @@ from ..training.journal import Journal, read_lines
 from ..training.lock import LOCK, writing
 from ..training.problem import FIXED
 from ..training.storage import read_json, write_json
+from ..training.summary import shown
 from .presets import preset_text
 from .race import Outcome
 from .space import Range, Space, Trial, space_plugins
@@ -62,12 +63,16 @@ class Leaderboard:
         entries: All trials.
         best: The configuration of the first one.
         folder: Where everything is kept, or ``None``.
+        metric: The score of the trials.
+        percent: Whether it is shown in percent.
     """
 
     name: str
     entries: list[Entry]
     best: Config
     folder: Path | None
+    metric: str
+    percent: bool
 
 
 @dataclass(frozen=True)
@@ -237,10 +242,11 @@ class Book:
         content = {"search": self.name, "entries": entries}
         write_json(self.folder / "leaderboard.json", "leaderboard", content)
         assert first.mean is not None and first.std is not None
+        mean, std = (shown(value, board.percent) for value in (first.mean, first.std))
         header = (
             f"Search {self.name}: {trials} trials on {self.config.data}, {self.config.row}, "
             f"{self.config.split} splits, successive halving.\n"
-            f"Validation {100 * first.mean:.2f} ± {100 * first.std:.2f}% over {len(seeds)} trainings "
+            f"Validation {mean.removesuffix('%')} ± {std} over {len(seeds)} trainings "
             f"with seeds from {seeds[0]}; the test nodes of these splits were not read."
         )
         write_bytes(self.folder / "best.toml", preset_text(board.best, self.space, header).encode())

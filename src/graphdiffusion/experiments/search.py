@@ -18,6 +18,7 @@ from ..training.config import Config
 from ..training.memory import free_memory
 from ..training.problem import pick_device, read_data
 from ..training.summary import counted, duration
+from ..training.tasks import Task
 from ..training.timing import epoch_seconds
 from .race import Outcome, Workshop, race, rungs
 from .record import Book, Entry, Leaderboard, Plan
@@ -116,7 +117,7 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
     chosen += [o.trial for o in outcomes if o.trial.number == 0 and o.trial not in chosen]
     values = book.finals(chosen)
     todo = [trial for trial in chosen if trial.number not in values]
-    watcher(f"{len(chosen)} finalists on {plan.final_seeds} fresh seeds each.")
+    watcher(f"{counted(len(chosen), 'finalist')} on {plan.final_seeds} fresh seeds each.")
     by_number = {trial.number: trial for trial in todo}
     partly: dict[int, list[float]] = defaultdict(list)
     free_memory()
@@ -128,12 +129,15 @@ def conclude(book: Book, workshop: Workshop, outcomes: Sequence[Outcome], watche
                 if len(partly[number]) == plan.final_seeds:
                     values[number] = partly[number]
                     book.write_final(by_number[number], values[number])
-    board = _board(book, ranked, {trial.number: values[trial.number] for trial in chosen})
+    task = workshop.problem(book.config).task
+    board = _board(book, task, ranked, {trial.number: values[trial.number] for trial in chosen})
     book.conclude(board, len(outcomes))
     return board
 
 
-def _board(book: Book, ranked: Sequence[Outcome], finals: dict[int, list[float]]) -> Leaderboard:
+def _board(
+    book: Book, task: Task, ranked: Sequence[Outcome], finals: dict[int, list[float]]
+) -> Leaderboard:
     entries = []
     for outcome in ranked:
         own = finals.get(outcome.trial.number)
@@ -151,4 +155,4 @@ def _board(book: Book, ranked: Sequence[Outcome], finals: dict[int, list[float]]
     # a stable sort: among the others the order of the race remains
     entries.sort(key=lambda e: -math.inf if e.mean is None else e.mean, reverse=True)
     best = next(o.trial.config for o in ranked if o.trial.number == entries[0].trial)
-    return Leaderboard(book.name, entries, best, book.folder)
+    return Leaderboard(book.name, entries, best, book.folder, task.metric, task.percent)

@@ -61,7 +61,8 @@ def _written(axis: Any, values: Sequence[float]) -> None:
     """Numbers beside bars."""
     for place, value in enumerate(values):
         where = {"textcoords": "offset points", "va": "center", "fontsize": 8}
-        axis.annotate(f"{value:.3g}", (max(value, 0.0), place), (3, 0), **where)
+        text = f"{value:.3g}" if abs(value) >= 5e-4 else "0"
+        axis.annotate(text, (max(value, 0.0), place), (3, 0), **where)
 
 
 def plot_baselines(found: Mapping[str, Any], ax: Axes | None = None) -> Figure:

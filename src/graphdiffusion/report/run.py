@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DataError
 from ..training.folder import is_finished
 from ..training.runs import read_summary
+from ..training.summary import counted
 from .curves import plot_curves, read_curves
 from .style import BLUE, GREY, axes_of, new_figure, tidy
 
@@ -74,6 +75,6 @@ def plot_members(summary: Mapping[str, Any], ax: Axes | None = None) -> Figure:
     axis.set_xticks([])
     name = "validation" if part == "val" else "test"
     shown = f"{name} {score['metric']}" + (", %" if score["unit"] else "")
-    axis.set_title(f"{shown}, {len(values)} trainings", fontsize=10)
+    axis.set_title(f"{shown}, {counted(len(values), 'training')}", fontsize=10)
     tidy(axis)
     return figure

@@ -44,6 +44,7 @@ class RunFolder:
     Attributes:
         path: The folder.
         size: Members of the chunk that was in training last; ``None`` where no chunk was.
+        before: Seconds that earlier attempts have spent, known after :meth:`finished`.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -51,22 +52,23 @@ class RunFolder:
         self.size: int | None = None
         self._metrics = Journal(path / "metrics.jsonl")
         self._settled = ""  # checksum of the last line of metrics that belongs to a finished chunk
-        self._before, self._started = 0.0, time.monotonic()
+        self.before, self._started = 0.0, time.monotonic()
 
     @property
     def seconds(self) -> float:
         """Time spent so far, in all attempts."""
-        return self._before + time.monotonic() - self._started
+        return self.before + time.monotonic() - self._started
 
     def finished(self, problem: Problem, config: Config, members: Sequence[Member]) -> list[list[Result]]:
         """Results of the chunks that earlier attempts have finished, from the first member up to a gap."""
         found: list[list[Result]] = []
         place = 0
         while (path := self._chunk(place)).exists():
-            states, note = self._read_earlier(path, "chunk", _MEND_CHUNK)
+            states, note = self._read(path, "chunk", _MEND_CHUNK)
             with reading(path, _MEND_CHUNK):
                 results = [Result.parse(entry) for entry in note["results"]]
                 self._settled = str(note["metrics"])
+                self.before = max(self.before, float(note["seconds"]))
             own = [r.member for r in results]
             if not own or own != list(members[place : place + len(own)]):
                 raise DataError(f"{path} holds other members than those of this run: {_MEND_CHUNK}.")
@@ -79,8 +81,9 @@ class RunFolder:
             place += self.size
         self._drop_chunks(place)
         if (path := self.path / CHECKPOINT).exists():
-            _, note = self._read_earlier(path, "checkpoint", _MEND_CHECKPOINT)
+            _, note = self._read(path, "checkpoint", _MEND_CHECKPOINT)
             with reading(path, _MEND_CHECKPOINT):
+                self.before = max(self.before, float(note["seconds"]))
                 if note["first"] == place:
                     self.size = len(note["members"])
         return found
@@ -180,14 +183,6 @@ class RunFolder:
     def _read(self, path: Path, kind: str, mend: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors, note = read_tensors(path, kind, mend)
         check_run(path, note, self.run, mend)
-        with reading(path, mend):
-            float(note["seconds"])
-        return tensors, note
-
-    def _read_earlier(self, path: Path, kind: str, mend: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What an earlier attempt has left, whose time counts; a file of this attempt counts no time."""
-        tensors, note = self._read(path, kind, mend)
-        self._before = max(self._before, float(note["seconds"]))
         return tensors, note
 
 

@@ -15,7 +15,10 @@ import torch
 import torch_geometric
 from scipy.stats import norm
 from scipy.stats import t as student
+from torch import Tensor
+from torch_geometric.data import Data
 
+from ..data import Split
 from .config import Config
 from .problem import Member, Problem, member_splits, split_kind
 from .tasks import Classification, Task
@@ -128,12 +131,12 @@ def spread(
 def describe(score: Mapping[str, Any]) -> str:
     """``83.24 ± 1.10% (95% interval 82.14 to 84.34, over 5 splits)`` from what :func:`spread` gives."""
     digits = 2 if score["unit"] else 4
-    mean = f"{score['mean']:.{digits}f}"
+    mean = f"{score['mean']:z.{digits}f}"
     if score["trainings"] > 1:
         mean += f" ± {score['std']:.{digits}f}"
     if score["ci95"] is None:
         return f"{mean}{score['unit']} ({score['nodes']} {score['interval']})"
-    low, high = (f"{end:.{digits}f}" for end in score["ci95"])
+    low, high = (f"{end:z.{digits}f}" for end in score["ci95"])
     if score["interval"] == "splits":
         source = f"over {score['splits']} splits"
     else:
@@ -172,6 +175,7 @@ def summarise(
         "task": problem.task.name,
         "split": describe_split(config, problem, results),
         "nodes": problem.graph.num_nodes,
+        "directed": config.directed,
         "edges_given": problem.edges_before,
         "edges_used": problem.graph.num_edges - loops,
         "self_loops": loops,
@@ -187,24 +191,57 @@ def summarise(
 
 
 def describe_split(config: Config, problem: Problem, results: Sequence[Result]) -> dict[str, Any]:
-    """Kind of the splits, sizes of the parts in the first one, and of classes their nodes in each part."""
-    masks = member_splits(config, problem.data, [results[0].member])
-    parts = {"train": masks.train[0], "val": masks.val[0], "test": masks.test[0]}
+    """Kind of the splits; of the first one sizes of the parts and, of each class, its nodes in each part;
+    the sizes in all of them.
+    """
+    members = list({r.split: r.member for r in results}.values())
+    sizes = part_sizes(config, problem.data, members)
     found: dict[str, Any] = {
         "kind": split_kind(config, problem.data),
-        "splits": len({r.split for r in results}),
+        "splits": len(members),
         "labelled": int(problem.task.labelled.sum()),
-        **{name: int(mask.sum()) for name, mask in parts.items()},
+        **{part: own[0] for part, own in sizes.items()},
+        "sizes": sizes,
     }
     if problem.task.name == "classification":
-        y = problem.y.cpu()
-        counts = {
-            n: torch.bincount(y[m], minlength=problem.out_channels).tolist() for n, m in parts.items()
-        }
-        found["classes"] = {
-            name: {part: counts[part][k] for part in counts} for k, name in enumerate(problem.task.names)
-        }
+        masks = member_splits(config, problem.data, members[:1])
+        found["classes"] = class_counts(masks, problem.y.cpu(), problem.task.names)
     return found
+
+
+PARTS = {"train": "train", "val": "validate", "test": "test"}  # of a split, and what they are for
+
+
+def part_sizes(config: Config, data: Data, members: Sequence[Member]) -> dict[str, list[int]]:
+    """Nodes in each part of the split of every member."""
+    sizes: dict[str, list[int]] = {part: [] for part in PARTS}
+    for member in members:  # one at a time: the masks of many splits are large
+        masks = member_splits(config, data, [member])
+        for part, own in sizes.items():
+            own.append(int(getattr(masks, part).sum()))
+    return sizes
+
+
+def class_counts(masks: Split, y: Tensor, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Nodes of each class in each part of the first split."""
+    each = {
+        part: torch.bincount(y[getattr(masks, part)[0].cpu()], minlength=len(names)).tolist()
+        for part in PARTS
+    }
+    return {name: {part: each[part][k] for part in PARTS} for k, name in enumerate(names)}
+
+
+def describe_sizes(kind: str, sizes: Mapping[str, Sequence[int]]) -> str:
+    """``folds: 84 to 85 train, 28 validate, 28 test (5 splits take turns)``, from all sizes."""
+    parts = [f"{_range(sizes[part])} {what}" for part, what in PARTS.items()]
+    count = len(sizes["train"])
+    turns = " take turns" if kind in ("shares", "folds") else ""
+    return f"{kind}: {', '.join(parts)}" + (f" ({count} splits{turns})" if count > 1 else "")
+
+
+def _range(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 # what readers of a summary rely on, and the kind of each entry
@@ -254,6 +291,11 @@ def _check_kinds(found: Any, kinds: Mapping[Any, type], what: str) -> None:
             good = isinstance(value, kind)
         if not good:
             raise TypeError(f"{name} of {what} is {reprlib.repr(value)}")
+
+
+def shown(score: float, percent: bool) -> str:
+    """A score as text: ``83.24%`` or ``0.8324``."""
+    return f"{100 * score:.2f}%" if percent else f"{score:z.4f}"
 
 
 def counted(number: int, noun: str) -> str:
