@@ -5,7 +5,7 @@
 GRAND-nl has the published settings (T = 18.3, hidden 80, 8 heads); a scheme is a name and a number of
 steps. GAT is that of its paper: two GATConv layers of PyG, 8 heads of 8 channels, dropout 0.6, dense
 features. All take turns. Printed are milliseconds of the processor, which other work on the machine
-disturbs less than those of the clock, and ratios to GAT: of medians, and quartiles of those of single turns.
+disturbs less than those of the clock, and ratios to GAT: of medians, and quartiles of single turns.
 """
 
 from __future__ import annotations
