@@ -30,6 +30,7 @@ from graphdiffusion.solvers import (
     Exponential,
     ExponentialEuler,
     ExponentialMidpoint,
+    ExponentialTwoStep,
     FixedStep,
     HeunEuler,
     SemiImplicitEuler,
@@ -85,6 +86,12 @@ FAILING: dict[str, tuple[Any, Any, Tensor, type[SolverError]]] = {
     "negative": (Exponential(), (0.5, -1.0, 1.0), torch.tensor([5.0, 6.0, 7.0]), SolverError),
     "negative in a step": (
         ExponentialMidpoint(1.0),
+        (0.5, -1.0, 1.0),
+        torch.tensor([5.0, 6.0, 7.0]),
+        SolverError,
+    ),
+    "negative in a step of two": (
+        ExponentialTwoStep(1.0),
         (0.5, -1.0, 1.0),
         torch.tensor([5.0, 6.0, 7.0]),
         SolverError,

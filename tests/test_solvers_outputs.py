@@ -23,6 +23,7 @@ from graphdiffusion.solvers import (
     ExponentialEuler,
     ExponentialMidpoint,
     ExponentialMidpointEuler,
+    ExponentialTwoStep,
     Heun,
     HeunEuler,
     Midpoint,
@@ -44,6 +45,7 @@ FIXED: dict[str, Any] = {
     "semi-implicit": SemiImplicitEuler,
     "exponential euler": ExponentialEuler,
     "exponential midpoint": ExponentialMidpoint,
+    "exponential two-step": ExponentialTwoStep,
     "exponential cf4": ExponentialCF4,
 }
 ADAPTIVE = (HeunEuler, BogackiShampine, DormandPrince, ExponentialMidpointEuler, ExponentialCF42)

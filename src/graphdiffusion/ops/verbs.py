@@ -143,6 +143,7 @@ def attention(
         return run(Attend, places(graph), q, k, weight, activation, kind, over, _learnt(q, k))[0].reshape(
             *lead, -1
         )
+    q, k = q.contiguous(), k.contiguous()  # once, for the product and for its gradient
     scores = activate(score(graph, q, k), activation)
     weight = weight.unsqueeze(-2) if weight is not None else None
     return normalise(graph, scores, weight, kind=kind, over=over).mean(-2)

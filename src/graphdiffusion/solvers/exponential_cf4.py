@@ -56,6 +56,7 @@ class ExponentialCF4(_CommutatorFree, FixedExponential):
     equation (3) is lost. Their norms stay below :math:`e^{\tau\alpha/6}` and :math:`e^{\tau\alpha}`.
     """
 
+    cutoff = 1e-5  # its steps are more accurate
     evaluations = 4
     series = (1 / 2, 1 / 2, 3 / 2, 2 / 3, 2 / 3)
 

@@ -115,14 +115,21 @@ class Frozen:
 
     def solve(self, h: Tensor, x: Tensor, cut: Cut, stats: Stats, share: float = 1.0) -> Tensor:
         """The solution after a share of the step h from x."""
-        terms = cut.terms(share * self.weight)
-        y, c = self.start(x), self.coefficients(share * h, terms, cut.tolerance).unsqueeze(0)
+        return self.solutions(h, x, cut, stats, (share,))[0]
+
+    def solutions(
+        self, h: Tensor, x: Tensor, cut: Cut, stats: Stats, shares: Sequence[float]
+    ) -> tuple[Tensor, ...]:
+        """The solutions after several shares of the step h from x; they have their products in common."""
+        terms = cut.terms(max(shares) * self.weight)
+        c = torch.stack([self.coefficients(share * h, terms, cut.tolerance) for share in shares])
+        y = self.start(x)
         stats.inner_iterations += terms
         if self.shares:
-            found = composed(self.product, y, c, c)[0]
+            found = composed(self.product, y, c, c)
         else:
-            found = power_series(self.graph, self.matrices[0], y, c, c, False)[0]
-        return found if self.source is None else x + found
+            found = power_series(self.graph, self.matrices[0], y, c, c, False)
+        return found.unbind(0) if self.source is None else tuple(x + part for part in found.unbind(0))
 
     def curve(self, h: Tensor, x: Tensor, new: Tensor, cut: Cut) -> Callable[[Tensor], Tensor]:
         """The solution at a share θ of the step h from x to ``new``; all θ have the products in common."""

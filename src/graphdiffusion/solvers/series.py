@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from ..graph import Graph
 from ..ops import propagate
+from ..ops import torch as torch_kernels
 from ..ops.backends import backend
 from ..ops.functions import transposed
 from ..ops.tracing import traced
@@ -94,8 +95,15 @@ class _Series(Function):
         kernels = backend(x)
         needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
         ctx.graph, ctx.stride, ctx.through = graph, stride, through
+        ctx.buffered = not x.is_cuda and kernels is torch_kernels
+        if ctx.buffered and needs_basis and stride == 1:
+            basis = torch_kernels.powers(graph, values, x, c.shape[1] - 1)
+            ctx.save_for_backward(values, c, basis)
+            return torch_kernels.power_sums(c, basis)
         if not needs_basis and len(c) == 1:  # Horner here too: no sum to carry along
             ctx.save_for_backward(values, c)
+            if ctx.buffered:
+                return torch_kernels.horner(graph, values, c, x.unsqueeze(0))[0].unsqueeze(0)
             out = c[0, -1, :, None, None] * x
             for k in range(c.shape[1] - 2, -1, -1):
                 out = kernels.spmm(graph, values, out, add=(c[0, k], x))
@@ -126,6 +134,8 @@ class _Series(Function):
         graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
         kernels = backend(grad)
         wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
+        if ctx.buffered and stride == 1 and (kept or not (wants_values or wants_c)):
+            return _buffered_backward(ctx, values, c, kept, grad)
         d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
         d_c = torch.empty_like(c) if wants_c else None
         transpose = transposed(graph, values)  # once, for all products
@@ -150,6 +160,22 @@ class _Series(Function):
             for k in range(last, -1, -1):
                 g = _horner(kernels, transpose, g, ctx.through[:, k], grad)
         return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
+
+
+def _buffered_backward(
+    ctx: Any, values: Tensor, c: Tensor, kept: list[Tensor], grad: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The backward pass where all powers are kept, or none is needed, on a CPU."""
+    wants_values, wants_x, wants_c = ctx.needs_input_grad[1:4]
+    transpose, entries = transposed(ctx.graph, values)
+    g = d_values = None
+    if wants_values:
+        g, d_values = torch_kernels.horner(transpose, entries, c, grad, kept[0], ctx.graph)
+    if wants_x and (g is None or ctx.through is not None):
+        shares = c if ctx.through is None else ctx.through
+        g, _ = torch_kernels.horner(transpose, entries, shares, grad)
+    d_c = torch_kernels.power_dots(grad, kept[0]) if wants_c else None
+    return None, d_values, g if wants_x else None, d_c, None, None
 
 
 def _horner(

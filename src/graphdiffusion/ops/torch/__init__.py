@@ -10,4 +10,5 @@ from .groups import group_max, group_sum, normalise, normalise_backward, spread
 from .masks import dropout
 from .pooling import match, pool
 from .products import sddmm, spmm
+from .series import horner, power_dots, power_sums, powers
 from .states import combine, combine_backward, dots
