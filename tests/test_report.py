@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graphdiffusion.data import load_data
-from graphdiffusion.errors import DataError, GraphDiffusionError
+from graphdiffusion.errors import DataError
 from graphdiffusion.report import plot_diffusion, plot_run, plot_stability, step_errors, style
 from graphdiffusion.training import Config, Result, load_problem
 from graphdiffusion.training.fingerprint import Fingerprint
@@ -96,9 +96,3 @@ def test_stability(tmp_path):
     assert rk4[2] < 1e-6 and rk4[3] > 1  # its own limit, 1.39
     assert all(math.isfinite(e) and e < 1e-2 for e in implicit)  # theorem 2
     assert size(plot_stability(tmp_path / "stability.png", (0.5, 1.2, 3.0)))[0] == 1050
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(GraphDiffusionError, match="pip install"):
-        style.new_figure()

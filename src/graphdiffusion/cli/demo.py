@@ -28,7 +28,7 @@ def superpixels(
     """Diffuse an image by GRAND-nl and by the constant Laplacian: an animation and a picture.
 
     Superpixels are nodes; the attention learns to tell bright ones from dark ones (Otsu's threshold) on
-    half of them. Needs scikit-image and matplotlib.
+    half of them. Needs scikit-image.
     """
     from ..experiments.image import diffuse_image
     from ..report import animate_superpixels, plot_superpixels

@@ -116,7 +116,7 @@ def steps(
 ) -> None:
     """Figure 1: block diagrams of a step of each scheme, drawn from the coefficients in the code.
 
-    Nothing is measured or trained. Needs matplotlib.
+    Nothing is measured or trained.
     """
     from ..report import FIGURE_1, plot_steps
 
@@ -222,11 +222,7 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
     """The last lines: the verdict on the paper's claim, and where results and picture are."""
     print(found["verdict"])
     print(f"Results: {path}", flush=True)
-    made = draw(picture, path)
-    if made is None:
-        say("there is no picture: it needs matplotlib (pip install matplotlib).")
-    else:
-        print(f"Picture: {made}", flush=True)
+    print(f"Picture: {draw(picture, path)}", flush=True)
 
 
 def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,8 @@ def warnings_said() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-def draw(name: str, results: Path) -> Path | None:
-    """The picture beside results, by a function of the report; ``None`` where matplotlib is not at hand."""
-    if find_spec("matplotlib") is None:
-        return None
+def draw(name: str, results: Path) -> Path:
+    """The picture beside results, by a function of the report."""
     return getattr(import_module("..report", __package__), name)(results)
 
 

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import GraphDiffusionError
 from ..files import write_bytes
 
 if TYPE_CHECKING:
@@ -23,11 +22,9 @@ PANEL = (3.0, 2.6)  # inches of one of several pictures in a row
 
 def new_figure(**how: Any) -> tuple[Figure, Any]:
     """Figure and axes on a canvas that needs no display; arguments as of ``plt.subplots``."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise GraphDiffusionError("pictures need matplotlib: pip install matplotlib.") from None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # only where pictures are drawn
+    from matplotlib.figure import Figure
+
     grid = {key: how.pop(key) for key in ("nrows", "ncols", "sharex", "sharey") if key in how}
     figure = Figure(layout="constrained", **how)
     FigureCanvasAgg(figure)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
-from ...training.summary import FIGURES, counted, describe, duration, wilson
+from ...training.summary import FIGURES, counted, describe, duration, shown, wilson
 from ..curves import plot_curves, read_curves
 from ..ensemble import plot_baselines, plot_race
 from ..run import plot_members
@@ -114,11 +114,16 @@ def scores(report: Report) -> Part | None:
         plot_race(found, ax=ax)
         caption = "Score on validation nodes of every configuration; the chosen ones in blue."
         content.append(pictures([figure], "race", caption))
+        percent = report.runs[0].task.percent
         rows = [
-            (r["name"], "failed" if r["val"] is None else _shown(r["val"], report), r["rounds"],
-             f"{r['weight']:.2f}" if r["weight"] else "")
+            (
+                r["name"],
+                "failed" if r["val"] is None else shown(r["val"], percent),
+                r["rounds"],
+                f"{r['weight']:.2f}" if r["weight"] else "",
+            )
             for r in found["race"]
-        ]  # fmt: skip
+        ]
         heads = ("configuration", f"validation {found['metric']}", "trainings", "weight")
         content.append(table(heads, rows, "What was tried, and its weight in the answer"))
         if found["baselines"]:
@@ -153,10 +158,6 @@ _NAMES = (
     ("r2", "R²", False), ("rmse", "root mean square error", False), ("mae", "mean absolute error", False),
     ("calibration_error", "calibration error", False),
 )  # fmt: skip
-
-
-def _shown(score: float, report: Report) -> str:
-    return f"{100 * score:.2f}%" if report.runs[0].task.percent else f"{score:.4f}"
 
 
 def curves(report: Report) -> Part | None:
