@@ -23,6 +23,7 @@ from graphdiffusion.solvers import (
     ExponentialEuler,
     ExponentialMidpoint,
     ExponentialMidpointEuler,
+    ExponentialTwoStep,
     Solver,
 )
 from graphdiffusion.training import load_problem
@@ -35,6 +36,7 @@ SCHEMES: dict[str, Solver] = {
     "dopri5, 1e-5": DormandPrince(1e-5, 1e-6),
     **{f"exponential-euler, {n} steps": ExponentialEuler(T / n) for n in (8, 16)},
     **{f"exponential-midpoint, {n} steps": ExponentialMidpoint(T / n) for n in (1, 2, 4, 8, 16)},
+    **{f"exponential-two-step, {n} steps": ExponentialTwoStep(T / n) for n in (4, 5, 8, 12)},
     **{f"exponential-cf4, {n} steps": ExponentialCF4(T / n) for n in (1, 2, 4, 8)},
     "exponential21, 1e-2": ExponentialMidpointEuler(1e-2, 1e-3),
     "exponential42, 1e-2": ExponentialCF42(1e-2, 1e-3),

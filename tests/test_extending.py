@@ -61,7 +61,6 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", CHOICES)
 def test_example_trains_on_cora(kind, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("graphdiffusion.cli.train.draw", lambda name, folder: None)
     plugin, out = str(EXAMPLES / f"{kind}.py"), str(tmp_path / "run")
     short = ["--splits", "1", "--epochs", "3", "--time", "3"][: 4 if kind == "model" else 6]
     assert main(["train", "cora-embedded", *short, "--plugin", plugin, *CHOICES[kind], "--out", out]) == 0

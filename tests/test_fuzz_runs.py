@@ -97,7 +97,7 @@ def bench(tmp_path_factory) -> Iterator[Bench]:
     before = Path.cwd()
     with pytest.MonkeyPatch.context() as patch:
         # these take longer than all the rest
-        patch.setattr("graphdiffusion.cli.train.draw", lambda name, folder: None)
+        patch.setattr("graphdiffusion.report.page.write_report", lambda *given, **how: None)
         templates = Templates(tmp_path_factory.mktemp("fuzz"))
         other = Templates(tmp_path_factory.mktemp("other"), "--seed", "5")
         os.chdir(templates.restore("finished"))

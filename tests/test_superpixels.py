@@ -274,7 +274,8 @@ def test_without_scikit_image(root, tmp_path, monkeypatch, capsys):
     [
         (
             [],
-            "one of table1, table2, or an experiment (depth, superpixels), before options; got nothing",
+            "table1, table2, or an experiment (claims, depth, schemes, sparsity, steps, superpixels), before "
+            "options; got nothing",
         ),
         (["depht"], "got 'depht'"),
         (["--splits", "3", "table2"], "before options; got '--splits'"),

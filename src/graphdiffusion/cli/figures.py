@@ -25,9 +25,9 @@ Device = Annotated[str, typer.Option(help=f"Where to compute. One of: {', '.join
 def add_to(group: typer.Typer) -> None:
     group.command("claims")(claims)
     group.command("depth")(depth)
+    group.command("schemes")(schemes)
     group.command("sparsity")(sparsity)
     group.command("steps")(steps)
-    group.command("schemes")(schemes)
     group.command("superpixels")(superpixels)
 
 

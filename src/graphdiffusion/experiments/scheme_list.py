@@ -72,6 +72,7 @@ SCHEMES: dict[str, Scheme] = {
     "closed": Scheme("closed form", "closed", "exponential", nonlinear=False),
     "exponential-euler": Scheme("exponential Euler", "stiff", "exponential-euler", linear=False),
     "exponential-midpoint": Scheme("exponential midpoint", "stiff", "exponential-midpoint", linear=False),
+    "exponential-two-step": Scheme("exponential two-step", "stiff", "exponential-two-step", linear=False),
     "exponential-cf4": Scheme("exponential CF4", "stiff", "exponential-cf4", linear=False),
     "exponential21": Scheme("exponential 2(1)", "adaptive", "exponential21", linear=False),
     "exponential42": Scheme("exponential 4(2)", "adaptive", "exponential42", linear=False),
