@@ -26,13 +26,15 @@ from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
 from graphdiffusion.report.page.answers import errors
 from graphdiffusion.report.page.compare import read_entries, write_comparison
-from graphdiffusion.report.page.html import element, page, table
+from graphdiffusion.report.page.html import element, page, pictures, table
 from graphdiffusion.report.page.report import read_report, write_report
+from graphdiffusion.report.style import axes_of
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
 from graphdiffusion.training.problem import member_splits
 
 EVIL = "</script><script>window.broken = 1</script><img src=x onerror=window.broken=2>"
 CHROMIUM = shutil.which("chromium")
+NAME = f"even {EVIL} {'x' * 3000}"  # of a class
 FRACTIONS = [0.0, 0.5, 1.0]
 
 
@@ -46,7 +48,7 @@ def write_graph(folder: Path, target: str) -> Path:
     x = random.normal(size=(count, 3)) + side[:, None]
     ids = [f"{k} {EVIL}" for k in range(count)]
     if target == "classes":
-        answers = [("even " + EVIL) if s == 0 else "odd" for s in side]
+        answers = [NAME if s == 0 else "odd" for s in side]
     elif target == "numbers":
         answers = [f"{v:.4f}" for v in x.sum(1)]
     else:
@@ -86,19 +88,29 @@ def choice(tmp_path_factory) -> Path:
 
 
 class Reader(HTMLParser):
-    """Collects the elements of a page, and the text of its scripts."""
+    """Collects the elements of a page, and the text of its scripts; each element must be closed once."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
         self.shown = ""
+        self.open: list[str] = []
         self.feed(text)
+        assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        if tag not in ("input", "link", "meta"):
+            self.open.append(tag)
         if tag == "script":
             self.scripts.append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
 
     def handle_data(self, data):
         if self.cdata_elem == "script":
@@ -122,9 +134,9 @@ def test_a_report_is_one_file_that_loads_nothing(source, request):
                 assert value is not None and (value.startswith("#") or value == "data:,")
     names = {attributes.get("id") for tag, attributes in reader.tags if tag == "section"}
     assert names >= {"scores", "nodes", "along", "classes", "calibration", "curves"}
-    assert f"even {EVIL}" in reader.shown  # as text
+    assert NAME in reader.shown  # as text
     data, script = reader.scripts
-    assert json.loads(data)["nodes"]["names"] == [f"even {EVIL}", "odd"]
+    assert json.loads(data)["nodes"]["names"] == [NAME, "odd"]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = next(a["content"] for tag, a in reader.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert f"script-src 'sha256-{digest}';" in str(rules) and "default-src 'none'" in str(rules)
@@ -137,6 +149,45 @@ def test_other_targets(tmp_path, target):
     reader = Reader(write_report(folder).read_text())
     names = {attributes.get("id") for tag, attributes in reader.tags if tag == "section"}
     assert names >= {"scores", "nodes", "along", "classes", "curves"}
+    # a menu with one colour is not shown; the colours of a target are explained
+    colour = reader.tags[[attributes.get("id") for _, attributes in reader.tags].index("colour") - 1]
+    assert colour == ("label", {"hidden": "hidden"})
+    y = load_run(folder).problem.task.y
+    known = f"violet at {y[y.isfinite()].min():.4g} to yellow at {y[y.isfinite()].max():.4g}; grey where"
+    assert (known in reader.shown) == (target == "numbers")
+
+
+def test_edges_and_sizes(tmp_path):
+    """A directed edge is one edge, and splits of several sizes are told in full."""
+    folder = trained(tmp_path, "classes", "--directed")
+    rows = (tmp_path / "graph of classes" / "edges.csv").read_text().count("window.broken = 1") // 2
+    shown = Reader(write_report(folder).read_text()).shown
+    assert f"A graph of 60 nodes and {rows} edges" in shown
+    summary = json.loads((folder / "summary.json").read_text())
+    sizes = {part: sorted(set(own)) for part, own in summary["split"]["sizes"].items()}
+    assert len(sizes["train"]) > 1
+    assert f"Split folds: {sizes['train'][0]} to {sizes['train'][-1]} train" in shown
+    assert "(5 splits take turns)." in shown
+
+
+def test_pictures_leave_text_alone():
+    told = 'id="a" href="#b" url(#c) #000000 <i>'
+    figure, ax = axes_of(None)
+    ax.set_title(told)
+    ax.plot([0, 1], [0, 1], color="#000000")
+    made = pictures([figure], "name", "")
+    assert told in Reader(made).shown
+    assert "#000000" not in re.sub(r"(?<=>)[^<]*", "", made) and 'id="name-0-' in made
+
+
+def test_a_folder_whose_name_is_no_text(run, tmp_path):
+    strange = tmp_path / os.fsdecode(b"run \xff")
+    try:
+        shutil.copytree(run, strange)
+    except OSError:
+        pytest.skip("names of files must be text here")
+    path = write_comparison([run, strange], tmp_path / "compare.html")
+    assert "run ?" in Reader(path.read_text()).shown
 
 
 def test_a_model_without_an_integral(tmp_path):
@@ -176,6 +227,10 @@ def test_refusals(run, tmp_path, capsys):
     assert "at least two runs" in capsys.readouterr().err
     with pytest.raises(DataError, match="holds no run"):
         write_comparison([run, tmp_path], tmp_path / "c.html")
+    unfinished = shutil.copytree(run, tmp_path / "unfinished")
+    (unfinished / "summary.json").unlink()
+    with pytest.raises(DataError, match="unfinished is unfinished: go on with grand train --resume"):
+        write_comparison([run, unfinished], tmp_path / "c.html")
 
 
 def test_text_is_escaped():
@@ -279,6 +334,23 @@ def test_curves_of_members_that_train_together(tmp_path, monkeypatch):
     np.testing.assert_allclose(middle, np.median([list(v.values()) for v in found["loss"].values()], 0))
 
 
+def test_curves_of_the_last_member_left(tmp_path, monkeypatch):
+    """Trained alone at the end, it keeps its own line."""
+    config = Config(data="cora-embedded", model="mlp", hidden=4, epochs=3, splits=3, inits=1, device="cpu")
+    data = load_data("cora-embedded")
+    monkeypatch.setattr("graphdiffusion.training.trainer.chunk_size", lambda *given: 3)
+
+    def finished(population: Population) -> torch.Tensor:
+        return torch.tensor([member.number != 2 for member in population.members])
+
+    monkeypatch.setattr(Population, "finished", finished)
+    with open_folder(tmp_path / "run", config, data, False) as folder:
+        Trainer(load_problem(config, data), config, [Member(k, k, k) for k in range(3)], folder).run()
+    found = read_curves(tmp_path / "run")
+    for key in ("loss", "val"):
+        assert {k: list(own) for k, own in found[key].items()} == {0: [0], 1: [0], 2: [0, 1, 2]}
+
+
 def test_comparison(tmp_path, capsys):
     folders = []
     for name, rate in (("slow", "0.001"), ("fast", "0.02")):
@@ -345,7 +417,7 @@ def test_a_report_in_a_browser(browser, run, tmp_path, width, scheme):
         assert pixels() != before, value
     before = pixels()
     button = tab.locator("#legend button").first
-    assert button.inner_text().strip() == f"even {EVIL}"
+    assert button.inner_text().strip() == NAME == button.get_attribute("title")
     button.click()
     assert button.get_attribute("aria-pressed") == "false" and pixels() != before
     button.click()
@@ -363,11 +435,13 @@ def test_a_report_in_a_browser(browser, run, tmp_path, width, scheme):
     about = tab.locator("#about").inner_text()
     assert about.startswith("node ") and EVIL in about and "predicted at this t" in about
     play = tab.locator("#play")
+    tab.evaluate("document.getElementById('about').textContent = 'old'")
     play.click()
     tab.wait_for_timeout(400)
     play.click()  # a pause stands on a frame
     stopped = canvas.get_attribute("data-frame")
     assert stopped in map(str, range(1, 20)) and slider.input_value() == stopped
+    assert tab.locator("#about").inner_text().startswith("node ")  # its prediction at this t
     assert tab.evaluate("window.broken") is None
     assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert said == [] and [url for url in asked if not url.startswith("data:")] == [path.as_uri()]

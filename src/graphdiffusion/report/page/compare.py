@@ -15,7 +15,7 @@ from ...ensemble.folder import read_summary as read_choice
 from ...errors import ConfigError, DataError
 from ...files import write_bytes
 from ...training.fingerprint import Fingerprint
-from ...training.folder import holds_run
+from ...training.folder import holds_run, require_finished
 from ...training.runs import read_summary
 from ...training.summary import FIGURES, duration, half_interval, wilson
 from ..style import BLUE, axes_of, tidy
@@ -76,7 +76,8 @@ def read_entries(folders: Sequence[Path]) -> list[Entry]:
     resolved = [folder.resolve() for folder in folders]
     names = [folder.name for folder in resolved]
     shown = [str(f) if names.count(f.name) > 1 else f.name for f in resolved]
-    return [_entry(folder, name) for folder, name in zip(folders, shown, strict=True)]
+    told = [name.encode(errors="replace").decode() for name in shown]  # a name of a folder may be no text
+    return [_entry(folder, name) for folder, name in zip(folders, told, strict=True)]
 
 
 def _entry(folder: Path, name: str) -> Entry:
@@ -95,6 +96,7 @@ def _entry(folder: Path, name: str) -> Entry:
         return Entry(name, found["data"], model, metric, score, low, high, {}, None, found["seconds"], None)
     if not holds_run(folder):
         raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
+    require_finished(folder)
     found = read_summary(folder)
     part = "val" if found["test"] is None else "test"
     own = found[part]

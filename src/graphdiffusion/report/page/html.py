@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -22,6 +23,8 @@ class Html(str):
     """Text that is markup already; all other text is escaped."""
 
 
+VOID = ("input", "link", "meta")  # elements without content, and so without an end
+
 Part = tuple[str, str, Html]  # of a page: name, title, content
 
 
@@ -34,7 +37,8 @@ def element(tag: str, *content: Any, **attributes: Any) -> Html:
     """An element. A trailing underscore of an attribute's name is dropped, others become hyphens."""
     names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(f' {name}="{text(value)}"' for name, value in names.items() if value is not None)
-    return Html(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
+    end = "" if tag in VOID else f"</{tag}>"
+    return Html(f"<{tag}{given}>{''.join(map(text, content))}{end}")
 
 
 def section(title: str, *content: Any, name: str) -> Html:
@@ -83,12 +87,17 @@ def _svg(figure: Figure, name: str) -> Html:
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
+    svg = re.sub("<[^<>]*>", lambda tag: _adapted(tag[0], name), svg)  # tags alone: text is left as it is
+    return Html(svg.replace("<svg", '<svg role="img" aria-hidden="true"', 1))
+
+
+def _adapted(tag: str, name: str) -> str:
+    """A tag of a picture with the colours of the page, and ids that differ between its pictures."""
     for colour, own in (("#000000", "currentColor"), ("#dddddd", "var(--grid)"), ("#ffffff", "none")):
-        svg = svg.replace(colour, own)
-    # ids must differ between the pictures of a page
-    svg = svg.replace('id="', f'id="{name}-').replace('href="#', f'href="#{name}-')
-    svg = svg.replace("url(#", f"url(#{name}-").replace("<svg", '<svg role="img" aria-hidden="true"', 1)
-    return Html(svg)
+        tag = tag.replace(colour, own)
+    for before in ('id="', 'href="#', "url(#"):
+        tag = tag.replace(before, f"{before}{name}-")
+    return tag
 
 
 def numbers(values: NDArray[Any], kind: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import __version__
-from ...training.summary import FIGURES, counted, describe, duration, shown, wilson
+from ...training.summary import FIGURES, counted, describe, describe_parts, duration, shown, wilson
 from ..curves import plot_curves, read_curves
 from ..ensemble import plot_baselines, plot_race
 from ..run import plot_members
@@ -39,7 +39,7 @@ def heading(report: Report) -> list[Html]:
         element("h1", title(report)),
         *_score(report),
         element("p", _setting(report)),
-        element("p", _split(found["split"]), " ", _made(report)),
+        element("p", f"Split {describe_parts(found['split'])}. {_made(report)}"),
     ]
 
 
@@ -68,21 +68,14 @@ def _score(report: Report) -> list[Html]:
 
 def _setting(report: Report) -> str:
     found = report.summary
-    given = found.get("edges", found.get("edges_given", 0)) // 2
+    ways = 1 if report.runs[0].config.directed else 2  # an undirected edge is stored both ways
+    given = found.get("edges", found.get("edges_given", 0)) // ways
     names, noun = len(found["names"]), NOUNS[report.task]
     what = f"{names} {noun[names != 1]}"
     return (
         f"A graph of {counted(found['nodes'], 'node')} and {counted(given, 'edge')}, with "
         f"{counted(found['features'], 'feature')} and {what}; "
         f"{counted(found['split']['labelled'], 'node')} have a label."
-    )
-
-
-def _split(split: dict[str, Any]) -> str:
-    many = f" {split['splits']} such splits." if split["splits"] > 1 else ""
-    return (
-        f"Split: {split['kind']}; {split['train']:,} nodes train, {split['val']:,} validate and "
-        f"{split['test']:,} test.{many}"
     )
 
 

@@ -119,7 +119,7 @@ def write_report(
         parts.footer(report),
     ]
     text = page(parts.title(report), content, {"nodes": nodes_data(report)})
-    write_bytes(path, text.encode())
+    write_bytes(path, text.encode(errors="replace"))  # names of folders may be no text
     return path
 
 
