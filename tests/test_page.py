@@ -24,6 +24,7 @@ from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments.depth import relative_energy
 from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
+from graphdiffusion.report.page import parts
 from graphdiffusion.report.page.answers import errors
 from graphdiffusion.report.page.compare import read_entries, write_comparison
 from graphdiffusion.report.page.html import element, page, pictures, table
@@ -256,7 +257,7 @@ def test_surest_errors(run):
     own = total / weight.clamp_min(1)[:, None]
     wrong = ((own.argmax(1) != y) & (weight > 0)).nonzero().flatten().tolist()
     order = sorted(wrong, key=lambda k: -float(own[k].max()))
-    shown = [int(text) for text in re.findall(r'<th scope="row">(\d+) ', made[2])]
+    shown = [int(text) for text in re.findall(r'<th scope="row"[^>]*>(\d+) ', made[2])]
     assert len(order) > 0 and shown == order[:20]
 
 
@@ -369,6 +370,46 @@ def test_comparison(tmp_path, capsys):
     assert f"± {(test.high - test.low) / 2:.2f}" in shown
     with pytest.raises(ConfigError, match="is a folder"):
         write_comparison(folders, tmp_path)
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_in_a_comparison(run, tmp_path):
+    """Long ones leave room for the picture; their ends tell them apart."""
+    folders = [run, *(tmp_path / f"{'long ' * 40}{k}" for k in range(2)), tmp_path / "a\nb"]
+    for folder in folders[1:]:
+        shutil.copytree(run, folder)
+    text = write_comparison(folders, tmp_path / "compare.html").read_text()
+    assert len(set(re.findall(">…[^<]{39}</text>", text))) == 2 and ">a b</text>" in text
+    assert f'title="{folders[1].name}"' in text
+
+
+@pytest.mark.parametrize(("kind", "shared"), [("folds", 0), ("random", 3)])
+def test_splits_of_other_seeds_are_not_paired(tmp_path, kind, shared):
+    """Fold 2 of seed 0 is another split than fold 0 of seed 2; a random split is known by its seed."""
+    graph, folders = str(write_graph(tmp_path / "graph", "classes")), []
+    sizes = ["--per-class", "5", "--development", "20"] if kind == "random" else []
+    given = ["--split", kind, "--model", "mlp", "--hidden", "4", "--epochs", "1", *sizes]
+    for seed in ("0", "2"):
+        folders.append(tmp_path / seed)
+        more = ["--splits", "5", "--no-report", "--quiet", "--seed", seed]
+        assert main(["train", graph, *given, *more, "--out", str(folders[-1])]) == 0
+    shown = Reader(write_comparison(folders, tmp_path / "compare.html").read_text()).shown
+    assert ("not paired" in shown) == (shared == 0)
+    assert (f"{shared} splits" in shown) == (shared > 0)
+
+
+def test_no_time(tmp_path):
+    """Nothing moves where T = 0."""
+    reader = Reader(write_report(trained(tmp_path, "classes", "--time", "0")).read_text())
+    ids = [attributes.get("id") for _, attributes in reader.tags]
+    assert "along" not in ids and reader.tags[ids.index("time") - 1][1]["hidden"] == "hidden"
+
+
+def test_a_choice_of_one_configuration(choice):
+    report = read_report(choice)
+    assert len(report.summary["race"]) == 1
+    assert report.runs[0].config.title in parts.title(report) and "several" not in parts.title(report)
+    assert "One configuration, laplacian: the answer is the mean of" in "".join(parts.heading(report))
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def nodes(report: Report) -> Part | None:
     """The nodes as they diffuse, with a slider over t."""
     course = report.course
     last = len(course.times) - 1
-    moving = last > 0
+    moving = course.times[-1] > 0
     hidden = None if moving else "hidden"
     slider = element("input", type="range", id="time", min="0", max=last, value=last, step="1")
     now = element("output", "", id="time-value", for_="time")
@@ -125,7 +125,7 @@ def _scale(report: Report) -> str:
 def along(report: Report) -> Part | None:
     """Dirichlet energy and separation of the classes along t, and what the integral cost."""
     course = report.course
-    if course.steps is None:
+    if course.steps is None or course.times[-1] == 0:
         return None
     energy, ax = _panel("Dirichlet energy over its size")
     ax.plot(course.times, course.energy, color=BLUE)

@@ -56,7 +56,9 @@ def table(
     sides = [None, *("left" if any(map(_is_left, own)) else None for own in columns)]
     named = zip(heads, sides, strict=True)
     head = element("tr", *(element("th", name, scope="col", class_=side) for name, side in named))
-    body = [element("tr", element("th", row[0], scope="row"), *row[1:]) for row in listed]
+    body = [
+        element("tr", element("th", row[0], scope="row", title=_title(row[0])), *row[1:]) for row in listed
+    ]
     content = element("caption", caption), element("thead", head), element("tbody", *body)
     inside = element("table", *content, class_=kind)
     return element("div", inside, class_="wide", tabindex="0", role="region", aria_label=caption)
@@ -66,7 +68,13 @@ def _cell(value: Any) -> Html:
     """Numbers stand to the right, words to the left."""
     if isinstance(value, Html) and value.startswith("<td"):
         return value
-    return element("td", value, class_="left" if any(c.isalpha() for c in str(value)) else None)
+    side = "left" if any(c.isalpha() for c in str(value)) else None
+    return element("td", value, class_=side, title=_title(value))
+
+
+def _title(value: Any) -> str | None:
+    """The whole of a text that may be cut off."""
+    return str(value) if len(str(value)) > 20 else None
 
 
 def _is_left(cell: Html) -> bool:

@@ -28,7 +28,8 @@ NOUNS = {
 
 def title(report: Report) -> str:
     data = report.summary["data"].rstrip("/").rsplit("/", 1)[-1]
-    model = "the best of several models" if report.choice else report.runs[0].config.title
+    several = report.choice and len(report.summary["race"]) > 1
+    model = "the best of several models" if several else report.runs[0].config.title
     return f"{data}: {model}"
 
 
@@ -83,11 +84,11 @@ def _made(report: Report) -> str:
     found = report.summary
     took = f"{duration(found['seconds'])} on {found['device']}"
     if report.choice:
-        tried = counted(len(found["race"]), "configuration")
-        models = counted(found["members"], "model")
-        return (
-            f"Of {tried} the best are joined: the answer is the weighted mean of {models}. It took {took}."
-        )
+        models, tried = counted(found["members"], "model"), [r["name"] for r in found["race"]]
+        if len(tried) == 1:
+            return f"One configuration, {tried[0]}: the answer is the mean of {models}. It took {took}."
+        joined = f"Of {len(tried)} configurations the best are joined"
+        return f"{joined}: the answer is the weighted mean of {models}. It took {took}."
     trainings = counted(found["members"], "training")
     return f"{trainings} of {found['model']} with {found['parameters']:,} parameters, in {took}."
 
