@@ -27,7 +27,9 @@ from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
 from graphdiffusion.report.page import parts
 from graphdiffusion.report.page.answers import errors
-from graphdiffusion.report.page.compare import read_entries, write_comparison
+from graphdiffusion.report.page.compare import Entry, read_entries, write_comparison
+from graphdiffusion.report.page.compare import _differences as differences
+from graphdiffusion.report.page.compare import _scores as scores
 from graphdiffusion.report.page.html import element, page, pictures, table
 from graphdiffusion.report.page.report import read_report, write_report
 from graphdiffusion.report.style import axes_of
@@ -383,6 +385,16 @@ def test_names_in_a_comparison(run, tmp_path):
         text = write_comparison(folders, tmp_path / "compare.html").read_text()
     assert len(set(re.findall(">…[^<]{39}</text>", text))) == 2 and ">a b</text>" in text
     assert f'title="{folders[1].name}"' in text
+
+
+def test_no_negative_zero():
+    about = ("graph", "GRAND-l", "R²")
+    first, second = (
+        Entry(name, *about, score, score, score, {(0, 0): score, (1, 1): score}, "same", 1.0, 9)
+        for name, score in (("a", -1e-9), ("b", -2e-9))
+    )
+    shown = Reader(scores([first, second]) + differences([first, second])).shown
+    assert "-0.0000" not in shown and "0.0000 to 0.0000" in shown and "+0.0000" in shown
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("folds", 0), ("random", 3)])

@@ -135,8 +135,8 @@ def _scores(entries: list[Entry]) -> Any:
             e.name,
             e.data,
             e.model,
-            f"{e.score:.{digits}f}",
-            f"{e.low:.{digits}f} to {e.high:.{digits}f}",
+            f"{e.score:z.{digits}f}",
+            f"{e.low:z.{digits}f} to {e.high:z.{digits}f}",
             len(e.each) or "ensemble",
             "" if e.parameters is None else f"{e.parameters:,}",
             duration(e.seconds),
@@ -162,7 +162,7 @@ def _differences(entries: list[Entry]) -> Any:
         half = half_interval(each)
         interval = f"± {half:.{digits}f}" if len(each) > 1 else ""
         verdict = "no difference shown" if abs(fmean(each)) <= half else "a difference"
-        rows.append((other.name, f"{fmean(each):+.{digits}f}", interval, f"{verdict}, {len(each)} splits"))
+        rows.append((other.name, f"{fmean(each):+z.{digits}f}", interval, f"{verdict}, {len(each)} splits"))
     about = (
         f"Each run minus {first.name}, on the same splits and from the same seeds, with the 95% interval "
         "of the mean over splits. Differences of pairs are surer than those of the means above."

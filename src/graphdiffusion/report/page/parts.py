@@ -50,7 +50,7 @@ def _score(report: Report) -> list[Html]:
     key = FIGURES[metric]
     if not report.choice and found["test"] is not None:
         score = found["test"]
-        big = f"{score['mean']:.2f}{score['unit']}" if score["unit"] else f"{score['mean']:.4f}"
+        big = f"{score['mean']:.2f}{score['unit']}" if score["unit"] else f"{score['mean']:z.4f}"
         return [
             element("p", f"{big} test {metric}", class_="figure"),
             element("p", describe(score), class_="soft"),
@@ -58,7 +58,7 @@ def _score(report: Report) -> list[Html]:
     if key not in own:
         return []
     unit = report.runs[0].task.percent
-    big = f"{100 * own[key]:.2f}%" if unit else f"{own[key]:.4f}"
+    big = f"{100 * own[key]:.2f}%" if unit else f"{own[key]:z.4f}"
     part = report.part
     low, high = wilson(own[key], own["nodes"]) if metric == "accuracy" else (0.0, 0.0)
     ends = f"95% interval {100 * low:.1f} to {100 * high:.1f}, " if metric == "accuracy" else ""
