@@ -501,3 +501,16 @@ def test_a_report_in_a_browser(browser, run, tmp_path, width, scheme):
     assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert said == [] and [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
     context.close()
+
+
+def test_what_does_not_apply_is_not_seen(browser, tmp_path):
+    """Without an integral there is no t to choose; several labels have no one colour."""
+    graph, out = write_graph(tmp_path / "graph", "labels"), tmp_path / "run"
+    given = ["--model", "gcn", "--epochs", "2", "--no-report", "--quiet", "--out", str(out)]
+    assert main(["train", str(graph), *given]) == 0
+    tab = browser.new_page()
+    tab.goto(write_report(out).as_uri())
+    assert tab.locator("#embedding").is_visible()
+    for name in ("#time", "#play", "#colour"):
+        assert not tab.locator(name).is_visible(), name
+    tab.close()
