@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,15 +25,20 @@ from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments.depth import relative_energy
 from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
+from graphdiffusion.report.page import parts
 from graphdiffusion.report.page.answers import errors
-from graphdiffusion.report.page.compare import read_entries, write_comparison
-from graphdiffusion.report.page.html import element, page, table
+from graphdiffusion.report.page.compare import Entry, read_entries, write_comparison
+from graphdiffusion.report.page.compare import _differences as differences
+from graphdiffusion.report.page.compare import _scores as scores
+from graphdiffusion.report.page.html import element, page, pictures, table
 from graphdiffusion.report.page.report import read_report, write_report
+from graphdiffusion.report.style import axes_of
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
 from graphdiffusion.training.problem import member_splits
 
 EVIL = "</script><script>window.broken = 1</script><img src=x onerror=window.broken=2>"
 CHROMIUM = shutil.which("chromium")
+NAME = f"even {EVIL} {'x' * 3000}"  # of a class
 FRACTIONS = [0.0, 0.5, 1.0]
 
 
@@ -46,7 +52,7 @@ def write_graph(folder: Path, target: str) -> Path:
     x = random.normal(size=(count, 3)) + side[:, None]
     ids = [f"{k} {EVIL}" for k in range(count)]
     if target == "classes":
-        answers = [("even " + EVIL) if s == 0 else "odd" for s in side]
+        answers = [NAME if s == 0 else "odd" for s in side]
     elif target == "numbers":
         answers = [f"{v:.4f}" for v in x.sum(1)]
     else:
@@ -86,19 +92,29 @@ def choice(tmp_path_factory) -> Path:
 
 
 class Reader(HTMLParser):
-    """Collects the elements of a page, and the text of its scripts."""
+    """Collects the elements of a page, and the text of its scripts; each element must be closed once."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
         self.shown = ""
+        self.open: list[str] = []
         self.feed(text)
+        assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
+        if tag not in ("input", "link", "meta"):
+            self.open.append(tag)
         if tag == "script":
             self.scripts.append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
 
     def handle_data(self, data):
         if self.cdata_elem == "script":
@@ -122,9 +138,9 @@ def test_a_report_is_one_file_that_loads_nothing(source, request):
                 assert value is not None and (value.startswith("#") or value == "data:,")
     names = {attributes.get("id") for tag, attributes in reader.tags if tag == "section"}
     assert names >= {"scores", "nodes", "along", "classes", "calibration", "curves"}
-    assert f"even {EVIL}" in reader.shown  # as text
+    assert NAME in reader.shown  # as text
     data, script = reader.scripts
-    assert json.loads(data)["nodes"]["names"] == [f"even {EVIL}", "odd"]
+    assert json.loads(data)["nodes"]["names"] == [NAME, "odd"]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = next(a["content"] for tag, a in reader.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert f"script-src 'sha256-{digest}';" in str(rules) and "default-src 'none'" in str(rules)
@@ -137,6 +153,45 @@ def test_other_targets(tmp_path, target):
     reader = Reader(write_report(folder).read_text())
     names = {attributes.get("id") for tag, attributes in reader.tags if tag == "section"}
     assert names >= {"scores", "nodes", "along", "classes", "curves"}
+    # a menu with one colour is not shown; the colours of a target are explained
+    colour = reader.tags[[attributes.get("id") for _, attributes in reader.tags].index("colour") - 1]
+    assert colour == ("label", {"hidden": "hidden"})
+    y = load_run(folder).problem.task.y
+    known = f"violet at {y[y.isfinite()].min():.4g} to yellow at {y[y.isfinite()].max():.4g}; grey where"
+    assert (known in reader.shown) == (target == "numbers")
+
+
+def test_edges_and_sizes(tmp_path):
+    """A directed edge is one edge, and splits of several sizes are told in full."""
+    folder = trained(tmp_path, "classes", "--directed")
+    rows = (tmp_path / "graph of classes" / "edges.csv").read_text().count("window.broken = 1") // 2
+    shown = Reader(write_report(folder).read_text()).shown
+    assert f"A graph of 60 nodes and {rows} edges" in shown
+    summary = json.loads((folder / "summary.json").read_text())
+    sizes = {part: sorted(set(own)) for part, own in summary["split"]["sizes"].items()}
+    assert len(sizes["train"]) > 1
+    assert f"Split folds: {sizes['train'][0]} to {sizes['train'][-1]} train" in shown
+    assert "(5 splits take turns)." in shown
+
+
+def test_pictures_leave_text_alone():
+    told = 'id="a" href="#b" url(#c) #000000 <i>'
+    figure, ax = axes_of(None)
+    ax.set_title(told)
+    ax.plot([0, 1], [0, 1], color="#000000")
+    made = pictures([figure], "name", "")
+    assert told in Reader(made).shown
+    assert "#000000" not in re.sub(r"(?<=>)[^<]*", "", made) and 'id="name-0-' in made
+
+
+def test_a_folder_whose_name_is_no_text(run, tmp_path):
+    strange = tmp_path / os.fsdecode(b"run \xff")
+    try:
+        shutil.copytree(run, strange)
+    except OSError:
+        pytest.skip("names of files must be text here")
+    path = write_comparison([run, strange], tmp_path / "compare.html")
+    assert "run ?" in Reader(path.read_text()).shown
 
 
 def test_a_model_without_an_integral(tmp_path):
@@ -176,6 +231,10 @@ def test_refusals(run, tmp_path, capsys):
     assert "at least two runs" in capsys.readouterr().err
     with pytest.raises(DataError, match="holds no run"):
         write_comparison([run, tmp_path], tmp_path / "c.html")
+    unfinished = shutil.copytree(run, tmp_path / "unfinished")
+    (unfinished / "summary.json").unlink()
+    with pytest.raises(DataError, match="unfinished is unfinished: go on with grand train --resume"):
+        write_comparison([run, unfinished], tmp_path / "c.html")
 
 
 def test_text_is_escaped():
@@ -201,7 +260,7 @@ def test_surest_errors(run):
     own = total / weight.clamp_min(1)[:, None]
     wrong = ((own.argmax(1) != y) & (weight > 0)).nonzero().flatten().tolist()
     order = sorted(wrong, key=lambda k: -float(own[k].max()))
-    shown = [int(text) for text in re.findall(r'<th scope="row">(\d+) ', made[2])]
+    shown = [int(text) for text in re.findall(r'<th scope="row"[^>]*>(\d+) ', made[2])]
     assert len(order) > 0 and shown == order[:20]
 
 
@@ -279,6 +338,23 @@ def test_curves_of_members_that_train_together(tmp_path, monkeypatch):
     np.testing.assert_allclose(middle, np.median([list(v.values()) for v in found["loss"].values()], 0))
 
 
+def test_curves_of_the_last_member_left(tmp_path, monkeypatch):
+    """Trained alone at the end, it keeps its own line."""
+    config = Config(data="cora-embedded", model="mlp", hidden=4, epochs=3, splits=3, inits=1, device="cpu")
+    data = load_data("cora-embedded")
+    monkeypatch.setattr("graphdiffusion.training.trainer.chunk_size", lambda *given: 3)
+
+    def finished(population: Population) -> torch.Tensor:
+        return torch.tensor([member.number != 2 for member in population.members])
+
+    monkeypatch.setattr(Population, "finished", finished)
+    with open_folder(tmp_path / "run", config, data, False) as folder:
+        Trainer(load_problem(config, data), config, [Member(k, k, k) for k in range(3)], folder).run()
+    found = read_curves(tmp_path / "run")
+    for key in ("loss", "val"):
+        assert {k: list(own) for k, own in found[key].items()} == {0: [0], 1: [0], 2: [0, 1, 2]}
+
+
 def test_comparison(tmp_path, capsys):
     folders = []
     for name, rate in (("slow", "0.001"), ("fast", "0.02")):
@@ -297,6 +373,57 @@ def test_comparison(tmp_path, capsys):
     assert f"± {(test.high - test.low) / 2:.2f}" in shown
     with pytest.raises(ConfigError, match="is a folder"):
         write_comparison(folders, tmp_path)
+
+
+def test_names_in_a_comparison(run, tmp_path):
+    """Long ones leave room for the picture; their ends tell them apart."""
+    folders = [run, *(tmp_path / f"{'long ' * 40}{k}" for k in range(2)), tmp_path / "a\nb"]
+    for folder in folders[1:]:
+        shutil.copytree(run, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = write_comparison(folders, tmp_path / "compare.html").read_text()
+    assert len(set(re.findall(">…[^<]{39}</text>", text))) == 2 and ">a b</text>" in text
+    assert f'title="{folders[1].name}"' in text
+
+
+def test_no_negative_zero():
+    about = ("graph", "GRAND-l", "R²")
+    first, second = (
+        Entry(name, *about, score, score, score, {(0, 0): score, (1, 1): score}, "same", 1.0, 9)
+        for name, score in (("a", -1e-9), ("b", -2e-9))
+    )
+    shown = Reader(scores([first, second]) + differences([first, second])).shown
+    assert "-0.0000" not in shown and "0.0000 to 0.0000" in shown and "+0.0000" in shown
+
+
+@pytest.mark.parametrize(("kind", "shared"), [("folds", 0), ("random", 3)])
+def test_splits_of_other_seeds_are_not_paired(tmp_path, kind, shared):
+    """Fold 2 of seed 0 is another split than fold 0 of seed 2; a random split is known by its seed."""
+    graph, folders = str(write_graph(tmp_path / "graph", "classes")), []
+    sizes = ["--per-class", "5", "--development", "20"] if kind == "random" else []
+    given = ["--split", kind, "--model", "mlp", "--hidden", "4", "--epochs", "1", *sizes]
+    for seed in ("0", "2"):
+        folders.append(tmp_path / seed)
+        more = ["--splits", "5", "--no-report", "--quiet", "--seed", seed]
+        assert main(["train", graph, *given, *more, "--out", str(folders[-1])]) == 0
+    shown = Reader(write_comparison(folders, tmp_path / "compare.html").read_text()).shown
+    assert ("not paired" in shown) == (shared == 0)
+    assert (f"{shared} splits" in shown) == (shared > 0)
+
+
+def test_no_time(tmp_path):
+    """Nothing moves where T = 0."""
+    reader = Reader(write_report(trained(tmp_path, "classes", "--time", "0")).read_text())
+    ids = [attributes.get("id") for _, attributes in reader.tags]
+    assert "along" not in ids and reader.tags[ids.index("time") - 1][1]["hidden"] == "hidden"
+
+
+def test_a_choice_of_one_configuration(choice):
+    report = read_report(choice)
+    assert len(report.summary["race"]) == 1
+    assert report.runs[0].config.title in parts.title(report) and "several" not in parts.title(report)
+    assert "One configuration, laplacian: the answer is the mean of" in "".join(parts.heading(report))
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +472,7 @@ def test_a_report_in_a_browser(browser, run, tmp_path, width, scheme):
         assert pixels() != before, value
     before = pixels()
     button = tab.locator("#legend button").first
-    assert button.inner_text().strip() == f"even {EVIL}"
+    assert button.inner_text().strip() == NAME == button.get_attribute("title")
     button.click()
     assert button.get_attribute("aria-pressed") == "false" and pixels() != before
     button.click()
@@ -363,12 +490,27 @@ def test_a_report_in_a_browser(browser, run, tmp_path, width, scheme):
     about = tab.locator("#about").inner_text()
     assert about.startswith("node ") and EVIL in about and "predicted at this t" in about
     play = tab.locator("#play")
+    tab.evaluate("document.getElementById('about').textContent = 'old'")
     play.click()
     tab.wait_for_timeout(400)
     play.click()  # a pause stands on a frame
     stopped = canvas.get_attribute("data-frame")
     assert stopped in map(str, range(1, 20)) and slider.input_value() == stopped
+    assert tab.locator("#about").inner_text().startswith("node ")  # its prediction at this t
     assert tab.evaluate("window.broken") is None
     assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert said == [] and [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
     context.close()
+
+
+def test_what_does_not_apply_is_not_seen(browser, tmp_path):
+    """Without an integral there is no t to choose; several labels have no one colour."""
+    graph, out = write_graph(tmp_path / "graph", "labels"), tmp_path / "run"
+    given = ["--model", "gcn", "--epochs", "2", "--no-report", "--quiet", "--out", str(out)]
+    assert main(["train", str(graph), *given]) == 0
+    tab = browser.new_page()
+    tab.goto(write_report(out).as_uri())
+    assert tab.locator("#embedding").is_visible()
+    for name in ("#time", "#play", "#colour"):
+        assert not tab.locator(name).is_visible(), name
+    tab.close()

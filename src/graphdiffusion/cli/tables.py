@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..training.summary import PARTS, counted, describe, describe_sizes, wilson
+from ..training.summary import counted, describe, describe_parts, wilson
 from .messages import command
 
 
@@ -77,11 +77,10 @@ def described_figures(found: Mapping[str, Any]) -> list[tuple[str, str]]:
                 text += f" ({own['uncalibrated_error']:.4g} before calibration)"
             rows.append((name, text))
     split, members = found["split"], found["members"]
-    sizes = split.get("sizes") or {part: [split[part]] for part in PARTS}
     made = counted(members, "model") + (", some of them trained on all labels" if found["refit"] else "")
     return [
         *rows,
-        ("split", describe_sizes(split["kind"], sizes)),
+        ("split", describe_parts(split)),
         ("ensemble", made),
         ("time", f"{found['seconds']:.1f} s"),
         ("device", found["device"]),

@@ -129,6 +129,12 @@ def is_finished(folder: Path) -> bool:
     return (folder / "summary.json").exists()
 
 
+def require_finished(folder: Path) -> None:
+    """Refuse a run that has not come to its end."""
+    if not is_finished(folder):
+        raise DataError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
+
+
 def _refuse_links(folder: Path) -> None:
     """Refuse links in a folder: through one, a run would read, replace or delete files elsewhere."""
     for place, folders, files in os.walk(folder):

@@ -28,7 +28,7 @@ from .answers import COLDEST, HOTTEST
 from .chunks import check_run, reading
 from .config import Config
 from .fingerprint import Fingerprint
-from .folder import holds_run, is_finished, read_config, require_place
+from .folder import holds_run, read_config, require_finished, require_place
 from .population import Population
 from .problem import (
     Problem,
@@ -247,8 +247,7 @@ def load_run(folder: str | PathLike[str], root: str | PathLike[str] | None = Non
     if not holds_run(folder):
         raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
     config, fingerprint = read_config(folder)
-    if not is_finished(folder):
-        raise DataError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
+    require_finished(folder)
     summary = read_summary(folder)
     path = folder / "model.safetensors"
     states, note = read_tensors(path, "model", _mend(folder))

@@ -239,6 +239,12 @@ def describe_sizes(kind: str, sizes: Mapping[str, Sequence[int]]) -> str:
     return f"{kind}: {', '.join(parts)}" + (f" ({count} splits{turns})" if count > 1 else "")
 
 
+def describe_parts(split: Mapping[str, Any]) -> str:
+    """The same from the entry ``split`` of a summary; earlier versions noted the first split alone."""
+    sizes = split.get("sizes") or {part: [split[part]] for part in PARTS}
+    return describe_sizes(split["kind"], sizes)
+
+
 def _range(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -148,7 +148,7 @@ class Trainer:
                 "val": float(score.nanmean()),
                 "evaluations": population.evaluations,
             }
-            if len(population) > 1:
+            if size > 1:  # also of the last one that is left: it is known by its number
                 number = [member.number for member in population.members]
                 each = {"number": number, "loss": _short(loss), "val": _short(score)}
                 line["each"] = each

@@ -15,11 +15,13 @@ from ...ensemble.folder import read_summary as read_choice
 from ...errors import ConfigError, DataError
 from ...files import write_bytes
 from ...training.fingerprint import Fingerprint
-from ...training.folder import holds_run
+from ...training.folder import holds_run, require_finished
 from ...training.runs import read_summary
-from ...training.summary import FIGURES, duration, half_interval, wilson
+from ...training.summary import FIGURES, PARTS, duration, half_interval, wilson
 from ..style import BLUE, axes_of, tidy
 from .html import element, page, pictures, section, table
+
+LONGEST = 40  # characters of a name in a picture
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def read_entries(folders: Sequence[Path]) -> list[Entry]:
     resolved = [folder.resolve() for folder in folders]
     names = [folder.name for folder in resolved]
     shown = [str(f) if names.count(f.name) > 1 else f.name for f in resolved]
-    return [_entry(folder, name) for folder, name in zip(folders, shown, strict=True)]
+    told = [name.encode(errors="replace").decode() for name in shown]  # a name of a folder may be no text
+    return [_entry(folder, name) for folder, name in zip(folders, told, strict=True)]
 
 
 def _entry(folder: Path, name: str) -> Entry:
@@ -95,6 +98,7 @@ def _entry(folder: Path, name: str) -> Entry:
         return Entry(name, found["data"], model, metric, score, low, high, {}, None, found["seconds"], None)
     if not holds_run(folder):
         raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
+    require_finished(folder)
     found = read_summary(folder)
     part = "val" if found["test"] is None else "test"
     own = found[part]
@@ -104,7 +108,9 @@ def _entry(folder: Path, name: str) -> Entry:
     factor = 100.0 if own["unit"] else 1.0
     each = {(r["split"], r["init"]): factor * r[part] for r in found["results"] if r[part] is not None}
     fingerprint, split = Fingerprint.read(folder), found["split"]
-    same = (fingerprint.data, split["kind"], split["train"], split["val"], split["test"], part)
+    # random splits follow from their own seed; others are numbered from the first one
+    first = None if split["kind"] == "random" else fingerprint.options["seed"]
+    same = (fingerprint.data, split["kind"], first, *(split[name] for name in PARTS), part)
     metric = own["metric"] + (", %" if own["unit"] else "")
     return Entry(
         name, found["data"], found["model"], metric, own["mean"], low, high, each, same,
@@ -118,7 +124,7 @@ def _scores(entries: list[Entry]) -> Any:
         reach = [[entry.score - entry.low], [entry.high - entry.score]]
         ax.scatter(list(entry.each.values()), [place] * len(entry.each), s=14, color=BLUE, alpha=0.35)
         ax.errorbar(entry.score, place, xerr=reach, color="#000000", marker="D", markersize=5, capsize=4)
-    names = [entry.name.replace("$", "\\$") for entry in reversed(entries)]
+    names = [_label(entry.name) for entry in reversed(entries)]
     ax.set_yticks(range(len(entries)), names, fontsize=9)
     ax.set_ylim(-0.6, len(entries) - 0.4)
     ax.set_xlabel(entries[0].metric)
@@ -129,8 +135,8 @@ def _scores(entries: list[Entry]) -> Any:
             e.name,
             e.data,
             e.model,
-            f"{e.score:.{digits}f}",
-            f"{e.low:.{digits}f} to {e.high:.{digits}f}",
+            f"{e.score:z.{digits}f}",
+            f"{e.low:z.{digits}f} to {e.high:z.{digits}f}",
             len(e.each) or "ensemble",
             "" if e.parameters is None else f"{e.parameters:,}",
             duration(e.seconds),
@@ -156,7 +162,7 @@ def _differences(entries: list[Entry]) -> Any:
         half = half_interval(each)
         interval = f"± {half:.{digits}f}" if len(each) > 1 else ""
         verdict = "no difference shown" if abs(fmean(each)) <= half else "a difference"
-        rows.append((other.name, f"{fmean(each):+.{digits}f}", interval, f"{verdict}, {len(each)} splits"))
+        rows.append((other.name, f"{fmean(each):+z.{digits}f}", interval, f"{verdict}, {len(each)} splits"))
     about = (
         f"Each run minus {first.name}, on the same splits and from the same seeds, with the 95% interval "
         "of the mean over splits. Differences of pairs are surer than those of the means above."
@@ -164,6 +170,12 @@ def _differences(entries: list[Entry]) -> Any:
     heads = ("run", "difference", "95% interval", "what it shows")
     shown = [element("p", about, class_="soft"), table(heads, rows, f"Differences to {first.name}")]
     return section("Differences", *shown, name="differences")
+
+
+def _label(name: str) -> str:
+    """A name in a picture: on one line, short enough to leave room, and never mathematics."""
+    line = " ".join(name.split())
+    return (line if len(line) <= LONGEST else f"…{line[1 - LONGEST :]}").replace("$", "\\$")
 
 
 def _digits(entries: list[Entry]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...solvers import Exponential, Stats
 from ...training.summary import counted
@@ -25,7 +26,7 @@ def nodes(report: Report) -> Part | None:
     """The nodes as they diffuse, with a slider over t."""
     course = report.course
     last = len(course.times) - 1
-    moving = last > 0
+    moving = course.times[-1] > 0
     hidden = None if moving else "hidden"
     slider = element("input", type="range", id="time", min="0", max=last, value=last, step="1")
     now = element("output", "", id="time-value", for_="time")
@@ -34,7 +35,12 @@ def nodes(report: Report) -> Part | None:
         element("label", "t ", slider, now, hidden=hidden),
         element("button", "Play", id="play", type="button", hidden=hidden),
         element("label", "places ", _select("embedding", {name: name for name in course.places})),
-        element("label", "colour ", _select("colour", {key: COLOURS[key] for key in _colours(report)})),
+        element(
+            "label",
+            "colour ",
+            _select("colour", {key: COLOURS[key] for key in _colours(report)}),
+            hidden=None if report.task == "classification" else "hidden",
+        ),
         class_="controls",
     )
     panel = element(
@@ -52,6 +58,7 @@ def nodes(report: Report) -> Part | None:
         + ("One map for all t, so that points move and do not jump. " if moving else "")
         + f"PCA: the plane shows {100 * course.explained:.0f}% of the variance. t-SNE: near points are "
         "alike; distances between clusters say little. Click a point to see which node it is."
+        + _scale(report)
     )
     name = "Nodes as they diffuse" if moving else "Nodes"
     return "nodes", name, section(name, element("p", about, class_="soft"), panel, name="nodes")
@@ -91,18 +98,34 @@ def nodes_data(report: Report) -> dict[str, Any]:
         if course.predicted is not None:
             found["predicted"] = numbers(course.predicted, "u2")
     elif report.task == "regression":
-        first = y.reshape(len(y), -1)[:, 0].astype(float)
-        known = task.labelled.cpu().numpy()[course.nodes]
-        low, high = (first[known].min(), first[known].max()) if known.any() else (0.0, 0.0)
+        first, known, low, high = _target(report)
         share = (first - low) / max(high - low, 1e-300)
         found["values"] = numbers(np.where(known, 1 + (65534 * share).clip(0, 65534).round(), 0), "u2")
     return found
 
 
+def _target(report: Report) -> tuple[NDArray[np.float64], NDArray[np.bool_], float, float]:
+    """The first target of the nodes that are shown, where it is known, and its ends."""
+    task, shown = report.runs[0].problem.task, report.course.nodes
+    y, known = task.y.cpu().numpy()[shown], task.labelled.cpu().numpy()[shown]
+    first = y.reshape(len(y), -1)[:, 0].astype(float)
+    low, high = (first[known].min(), first[known].max()) if known.any() else (0.0, 0.0)
+    return first, known, float(low), float(high)
+
+
+def _scale(report: Report) -> str:
+    """What the colours of a target say."""
+    if report.task != "regression":
+        return ""
+    _, known, low, high = _target(report)
+    name, grey = report.summary["names"][0], "" if known.all() else "; grey where it is not known"
+    return f" The colour is {name}, from violet at {low:.4g} to yellow at {high:.4g}{grey}."
+
+
 def along(report: Report) -> Part | None:
     """Dirichlet energy and separation of the classes along t, and what the integral cost."""
     course = report.course
-    if course.steps is None:
+    if course.steps is None or course.times[-1] == 0:
         return None
     energy, ax = _panel("Dirichlet energy over its size")
     ax.plot(course.times, course.energy, color=BLUE)

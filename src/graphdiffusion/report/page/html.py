@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -22,6 +23,8 @@ class Html(str):
     """Text that is markup already; all other text is escaped."""
 
 
+VOID = ("input", "link", "meta")  # elements without content, and so without an end
+
 Part = tuple[str, str, Html]  # of a page: name, title, content
 
 
@@ -34,7 +37,8 @@ def element(tag: str, *content: Any, **attributes: Any) -> Html:
     """An element. A trailing underscore of an attribute's name is dropped, others become hyphens."""
     names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
     given = "".join(f' {name}="{text(value)}"' for name, value in names.items() if value is not None)
-    return Html(f"<{tag}{given}>{''.join(map(text, content))}</{tag}>")
+    end = "" if tag in VOID else f"</{tag}>"
+    return Html(f"<{tag}{given}>{''.join(map(text, content))}{end}")
 
 
 def section(title: str, *content: Any, name: str) -> Html:
@@ -52,7 +56,9 @@ def table(
     sides = [None, *("left" if any(map(_is_left, own)) else None for own in columns)]
     named = zip(heads, sides, strict=True)
     head = element("tr", *(element("th", name, scope="col", class_=side) for name, side in named))
-    body = [element("tr", element("th", row[0], scope="row"), *row[1:]) for row in listed]
+    body = [
+        element("tr", element("th", row[0], scope="row", title=_title(row[0])), *row[1:]) for row in listed
+    ]
     content = element("caption", caption), element("thead", head), element("tbody", *body)
     inside = element("table", *content, class_=kind)
     return element("div", inside, class_="wide", tabindex="0", role="region", aria_label=caption)
@@ -62,7 +68,13 @@ def _cell(value: Any) -> Html:
     """Numbers stand to the right, words to the left."""
     if isinstance(value, Html) and value.startswith("<td"):
         return value
-    return element("td", value, class_="left" if any(c.isalpha() for c in str(value)) else None)
+    side = "left" if any(c.isalpha() for c in str(value)) else None
+    return element("td", value, class_=side, title=_title(value))
+
+
+def _title(value: Any) -> str | None:
+    """The whole of a text that may be cut off."""
+    return str(value) if len(str(value)) > 20 else None
 
 
 def _is_left(cell: Html) -> bool:
@@ -83,12 +95,17 @@ def _svg(figure: Figure, name: str) -> Html:
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
+    svg = re.sub("<[^<>]*>", lambda tag: _adapted(tag[0], name), svg)  # tags alone: text is left as it is
+    return Html(svg.replace("<svg", '<svg role="img" aria-hidden="true"', 1))
+
+
+def _adapted(tag: str, name: str) -> str:
+    """A tag of a picture with the colours of the page, and ids that differ between its pictures."""
     for colour, own in (("#000000", "currentColor"), ("#dddddd", "var(--grid)"), ("#ffffff", "none")):
-        svg = svg.replace(colour, own)
-    # ids must differ between the pictures of a page
-    svg = svg.replace('id="', f'id="{name}-').replace('href="#', f'href="#{name}-')
-    svg = svg.replace("url(#", f"url(#{name}-").replace("<svg", '<svg role="img" aria-hidden="true"', 1)
-    return Html(svg)
+        tag = tag.replace(colour, own)
+    for before in ('id="', 'href="#', "url(#"):
+        tag = tag.replace(before, f"{before}{name}-")
+    return tag
 
 
 def numbers(values: NDArray[Any], kind: str) -> str:

@@ -94,17 +94,19 @@
     const parts = [`node ${own.ids[node]}`];
     if (classes) parts.push(classes[node] < 0 ? "class not known" : `class ${names[classes[node]]}`);
     if (predicted) parts.push(`predicted at this t: ${names[predicted[Math.round(state.frame) * count + node]]}`);
-    about.textContent = parts.join("; ");
+    const said = parts.join("; ");
+    if (about.textContent !== said) about.textContent = said;
   }
 
   function list() { // the legend; a click hides and shows
     legend.replaceChildren(...kinds().map((name, k) => {
       const item = document.createElement("li"), button = document.createElement("button");
-      const dot = document.createElement("i");
+      const dot = document.createElement("i"), label = document.createElement("span");
       dot.style.background = tint(k);
       button.type = "button";
       button.setAttribute("aria-pressed", String(!state.hidden.has(k)));
-      button.append(dot, name); // as text, never as markup
+      label.textContent = button.title = name; // as text, never as markup; the whole of a long one
+      button.append(dot, label);
       button.addEventListener("click", () => {
         if (!state.hidden.delete(k)) state.hidden.add(k);
         list();
@@ -135,6 +137,7 @@
     play.textContent = "Play";
     state.frame = Math.round(state.frame);
     slider.value = String(state.frame);
+    describe(state.marked);
     draw();
   }
 
@@ -145,6 +148,7 @@
     const step = (now) => {
       state.frame = Math.min(from + (now - begun) / 150, frames - 1);
       slider.value = String(Math.round(state.frame));
+      describe(state.marked); // its prediction may change along t
       draw();
       if (state.frame < frames - 1) state.timer = requestAnimationFrame(step);
       else stop();

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import __version__
-from ...training.summary import FIGURES, counted, describe, duration, shown, wilson
+from ...training.summary import FIGURES, counted, describe, describe_parts, duration, shown, wilson
 from ..curves import plot_curves, read_curves
 from ..ensemble import plot_baselines, plot_race
 from ..run import plot_members
@@ -28,7 +28,8 @@ NOUNS = {
 
 def title(report: Report) -> str:
     data = report.summary["data"].rstrip("/").rsplit("/", 1)[-1]
-    model = "the best of several models" if report.choice else report.runs[0].config.title
+    several = report.choice and len(report.summary["race"]) > 1
+    model = "the best of several models" if several else report.runs[0].config.title
     return f"{data}: {model}"
 
 
@@ -39,7 +40,7 @@ def heading(report: Report) -> list[Html]:
         element("h1", title(report)),
         *_score(report),
         element("p", _setting(report)),
-        element("p", _split(found["split"]), " ", _made(report)),
+        element("p", f"Split {describe_parts(found['split'])}. {_made(report)}"),
     ]
 
 
@@ -49,7 +50,7 @@ def _score(report: Report) -> list[Html]:
     key = FIGURES[metric]
     if not report.choice and found["test"] is not None:
         score = found["test"]
-        big = f"{score['mean']:.2f}{score['unit']}" if score["unit"] else f"{score['mean']:.4f}"
+        big = f"{score['mean']:.2f}{score['unit']}" if score["unit"] else f"{score['mean']:z.4f}"
         return [
             element("p", f"{big} test {metric}", class_="figure"),
             element("p", describe(score), class_="soft"),
@@ -57,7 +58,7 @@ def _score(report: Report) -> list[Html]:
     if key not in own:
         return []
     unit = report.runs[0].task.percent
-    big = f"{100 * own[key]:.2f}%" if unit else f"{own[key]:.4f}"
+    big = f"{100 * own[key]:.2f}%" if unit else f"{own[key]:z.4f}"
     part = report.part
     low, high = wilson(own[key], own["nodes"]) if metric == "accuracy" else (0.0, 0.0)
     ends = f"95% interval {100 * low:.1f} to {100 * high:.1f}, " if metric == "accuracy" else ""
@@ -68,7 +69,8 @@ def _score(report: Report) -> list[Html]:
 
 def _setting(report: Report) -> str:
     found = report.summary
-    given = found.get("edges", found.get("edges_given", 0)) // 2
+    ways = 1 if report.runs[0].config.directed else 2  # an undirected edge is stored both ways
+    given = found.get("edges", found.get("edges_given", 0)) // ways
     names, noun = len(found["names"]), NOUNS[report.task]
     what = f"{names} {noun[names != 1]}"
     return (
@@ -78,23 +80,15 @@ def _setting(report: Report) -> str:
     )
 
 
-def _split(split: dict[str, Any]) -> str:
-    many = f" {split['splits']} such splits." if split["splits"] > 1 else ""
-    return (
-        f"Split: {split['kind']}; {split['train']:,} nodes train, {split['val']:,} validate and "
-        f"{split['test']:,} test.{many}"
-    )
-
-
 def _made(report: Report) -> str:
     found = report.summary
     took = f"{duration(found['seconds'])} on {found['device']}"
     if report.choice:
-        tried = counted(len(found["race"]), "configuration")
-        models = counted(found["members"], "model")
-        return (
-            f"Of {tried} the best are joined: the answer is the weighted mean of {models}. It took {took}."
-        )
+        models, tried = counted(found["members"], "model"), [r["name"] for r in found["race"]]
+        if len(tried) == 1:
+            return f"One configuration, {tried[0]}: the answer is the mean of {models}. It took {took}."
+        joined = f"Of {len(tried)} configurations the best are joined"
+        return f"{joined}: the answer is the weighted mean of {models}. It took {took}."
     trainings = counted(found["members"], "training")
     return f"{trainings} of {found['model']} with {found['parameters']:,} parameters, in {took}."
 

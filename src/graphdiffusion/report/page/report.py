@@ -106,10 +106,10 @@ def write_report(
         root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.
         data: The graph of the training, where it is at hand; otherwise it is read again.
     """
-    report = read_report(Path(folder), root, data)
-    path = report.folder / NAME if path is None else Path(path)
+    path = Path(folder) / NAME if path is None else Path(path)
     if path.is_dir():
         raise ConfigError(f"{path} is a folder: name a file to write.")
+    report = read_report(Path(folder), root, data)
     made = [part for part in (make(report) for make in parts.PARTS) if part is not None]
     links = [element("li", element("a", title, href=f"#{name}")) for name, title, _ in made]
     content = [
