@@ -6,6 +6,7 @@ from graphdiffusion.report import (
     plot_claims,
     plot_diffusion,
     plot_schemes,
+    plot_sparsity,
     plot_stability,
     plot_steps,
     plot_superpixels,
@@ -20,6 +21,7 @@ if __name__ == "__main__":
         plot_stability(folder / "stability.png"),
         plot_steps(folder / "steps.png"),
         plot_schemes(docs / "results" / "schemes.json", folder / "schemes.png"),
+        plot_sparsity(docs / "results" / "sparsity.json", folder / "sparsity.png"),
         plot_superpixels(docs / "results" / "superpixels.json", folder / "superpixels.png"),
     ):
         print(made)
