@@ -176,7 +176,7 @@ class Settled:
 
     @property
     def shown(self) -> str:
-        """What the user is told that is trained."""
+        """The name of what is trained, for messages."""
         return self.candidate or self.config.title
 
     @property

@@ -142,7 +142,7 @@ def along(report: Report) -> Part | None:
         drawn.append(figure)
         caption += (
             " The share of the variance of labelled nodes that lies between the means of their classes: "
-            "the larger it is, the easier they are told apart."
+            "the larger it is, the better classes are separated."
         )
     if sizes := [float(h.max()) for h in course.steps.steps]:
         figure, ax = _panel("step size")
