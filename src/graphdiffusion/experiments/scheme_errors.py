@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ..equation import Flow
 from ..nn import GRAND
@@ -88,8 +87,8 @@ def model_of(problem: Problem, config: Config, state: Mapping[str, Tensor], memb
 
 @torch.no_grad()
 def start(model: GRAND, problem: Problem) -> Tensor:
-    """x(0) of a model without hidden layers in its encoder."""
-    return pad(model.encoder(model.features(problem.x)), (0, model.augment))
+    """x(0) of a model on the data of a problem."""
+    return model.encode(problem.x)
 
 
 @torch.no_grad()

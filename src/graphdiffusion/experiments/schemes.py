@@ -20,13 +20,14 @@ from .scheme_list import MODELS, SCHEMES, amounts, available, make_solver, missi
 from .scheme_stability import SPECTRA, Spectrum, stability_point
 from .scheme_training import Trainings
 from .scheme_verdict import figures, limits, verdict
+from .side_branch import SideBranch
 
 PARTS = ("accuracy", "errors", "stability")
 SHORT = 500  # beyond so many steps the backward pass computes states again instead of keeping them
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(SideBranch):
     """What the figures depend on; defaults are those of the authors' side branch, or marked as ours.
 
     Attributes:
@@ -38,8 +39,7 @@ class Settings:
         scales: Tolerance scales of the adaptive schemes.
         scale: That of the equation of an implicit step.
         runs: Random splits of the paper's kind, one training on each (the paper: 10 runs).
-        epochs, hidden, augment, time, rate, decay, self_loops: Of the training, by RMSprop.
-        heads, attention_dim: Of GRAND-l and GRAND-nl (ours).
+        epochs: Of a training.
         limit: Seconds after which trainings that run together are stopped (ours).
         errors: Of the errors (ours).
         limits: Schemes with a limit of stability that is measured (ours).
@@ -58,14 +58,6 @@ class Settings:
     scale: float = 1000
     runs: int = 10
     epochs: int = 30
-    hidden: int = 16
-    augment: int = 16
-    time: float = 12.1
-    rate: float = 0.0047
-    decay: float = 5e-4
-    self_loops: float = 0.555
-    heads: int = 4
-    attention_dim: int = 16
     limit: float = 240.0
     errors: ErrorSettings = field(default_factory=ErrorSettings)
     limits: tuple[str, ...] = tuple(name for name, own in SCHEMES.items() if own.kind != "closed")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch.nn.functional import pad
 from torch_geometric.data import Data
 
 from ..nn import GRAND
@@ -21,12 +20,13 @@ from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .depth import trained
 from .results import Note, Results, Tick, open_results
+from .side_branch import SideBranch
 from .sparsity_claims import MODELS, conclusions
 from .sparsity_schemes import REFERENCE, SCHEMES
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(SideBranch):
     """What the figures depend on; defaults from the authors' side branch, or marked as ours.
 
     Attributes:
@@ -34,9 +34,6 @@ class Settings:
         ks: Largest entries that are kept of each row, beside the graph as it is.
         ppr: Return probability of personalised PageRank.
         heat: Time of the heat kernel (ours); 0: without it.
-        hidden, augment, time, rate, decay, self_loops: Of model and training. The self-loops are those of
-            the graph as it is; of a rewired one they are left out.
-        heads, attention_dim: Of the attention (ours: the branch has learnt none).
         epochs: Of a training.
         splits: Random splits, one training on each, the same for every graph and scheme (ours).
         trained: Schemes that are trained on all graphs of PageRank, beside those of ``REFERENCE``.
@@ -52,14 +49,6 @@ class Settings:
     ks: tuple[int, ...] = (4, 8, 16, 32, 64, 128)
     ppr: float = 0.05
     heat: float = 5.0
-    hidden: int = 16
-    augment: int = 16
-    time: float = 12.1
-    rate: float = 0.0047
-    decay: float = 5e-4
-    self_loops: float = 0.555
-    heads: int = 4
-    attention_dim: int = 16
     epochs: int = 50
     splits: int = 20
     trained: tuple[str, ...] = (
@@ -260,7 +249,7 @@ def cost(run: Run, config: Config) -> dict[str, int]:
     """
     model = cast(GRAND, replace(run, config=config).model(run.results[0].number))
     layer, problem = model.diffusion, run.problem
-    x0 = pad(model.encoder(problem.x), (0, model.augment))
+    x0 = model.encode(problem.x)
     stats = layer.diffuse(layer.bind(x0, problem.graph), x0, layer.span, None, True).stats
     return {
         "evaluations": stats.evaluations,

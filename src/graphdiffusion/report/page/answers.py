@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ensemble import plot_reliability
@@ -23,15 +24,7 @@ def confusion(report: Report) -> Part | None:
     if "confusion" in own:
         if len(names) <= MOST:
             content.append(_matrix(names, own["confusion"]))
-        rows = [
-            (
-                c["class"],
-                *(f"{100 * c[key]:.1f}%" for key in ("precision", "recall", "f1")),
-                f"{c['nodes']:,}",
-            )
-            for c in own["per_class"]
-        ]
-        content.append(table(("class", "precision", "recall", "F1", "nodes"), rows, "Each class"))
+        content.append(_shares("class", own["per_class"]))
     elif "per_target" in own:
         rows = [
             (t["target"], *(f"{t[key]:.4g}" for key in ("r2", "rmse", "mae"))) for t in own["per_target"]
@@ -39,17 +32,16 @@ def confusion(report: Report) -> Part | None:
         heads = ("target", "R²", "root mean square error", "mean absolute error")
         content += [_agreement(report), table(heads, rows, "Each target")]
     elif "per_label" in own:
-        rows = [
-            (
-                t["label"],
-                *(f"{100 * t[key]:.1f}%" for key in ("precision", "recall", "f1")),
-                f"{t['nodes']:,}",
-            )
-            for t in own["per_label"]
-        ]
-        content.append(table(("label", "precision", "recall", "F1", "nodes"), rows, "Each label"))
+        content.append(_shares("label", own["per_label"]))
     head = "Classes" if report.task == "classification" else "Answers"
     return ("classes", head, section(head, *content, name="classes")) if content else None
+
+
+def _shares(kind: str, each: Sequence[Mapping[str, Any]]) -> Html:
+    """Precision, recall and F1 of every class or label."""
+    keys = ("precision", "recall", "f1")
+    rows = [(own[kind], *(_percent(own[key]) for key in keys), f"{own['nodes']:,}") for own in each]
+    return table((kind, "precision", "recall", "F1", "nodes"), rows, f"Each {kind}")
 
 
 def _matrix(names: list[str], counts: list[list[int]]) -> Html:
