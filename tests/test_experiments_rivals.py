@@ -101,8 +101,12 @@ def test_starts_of_searches():
                 "source",
                 0,
             )
-        assert (linear.solver, nonlinear.solver) == ("auto", "rk4")
+        assert (linear.solver, nonlinear.solver) == ("auto", "exponential-two-step")
         assert linear.time == preset_config(data, "linear", "paper").time
+        assert nonlinear.step_size <= min(3.0, nonlinear.time / 3)
+        # as many epochs as the rivals have
+        rival = preset_config(data, "gcn", "start")
+        assert {(c.epochs, c.patience) for c in (linear, nonlinear)} == {(rival.epochs, rival.patience)}
 
 
 @pytest.mark.parametrize("table", ["table1", "table2"])
@@ -123,7 +127,10 @@ def test_search_and_measure(table, tmp_path, monkeypatch):
         folder = tmp_path / "search" / cell["preset"]
         assert (folder / "best.toml").exists() and cell["search"]
         assert np.mean(list(cell["per_split"].values())) == pytest.approx(cell["mean"])
-    if table == "table1":  # one search for all readings
+    if table == "table1":  # one search for all readings, each on its own graph
+        nodes = {cell["reading"]: cell["nodes"] for cell in found["cells"]}
+        assert nodes == {"masks": 2485, "whole": masked(lcc=False).num_nodes, "authors": 2485}
+        assert nodes["whole"] > 2485
         assert len({cell["search"] for cell in found["cells"]}) == 1
         assert sum("3 trials in" in line for line in lines) == 3
         assert sum("3 trials are finished already" in line for line in lines) == 2

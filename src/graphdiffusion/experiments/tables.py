@@ -174,7 +174,7 @@ def reproduce(
         The content of ``<out>/<table>.json``, with the cells that were not measured under ``missing``.
     """
     started = time.monotonic()
-    graphs: dict[str, Data] = {}
+    graphs: dict[tuple[str, bool], Data] = {}
     missing: dict[str, str] = {}
     table = wanted[0].table
     for cell in wanted:
@@ -209,7 +209,7 @@ def _measure(
     cell: Cell,
     folder: Path,
     root: str | None,
-    graphs: dict[str, Data],
+    graphs: dict[tuple[str, bool], Data],
     fresh: bool,
     note: Note,
     watch: Callable[[Cell, int], Watcher | None],
@@ -223,9 +223,10 @@ def _measure(
         resume = False
     if not is_finished(folder):
         config = read_config(folder)[0] if resume else cell.config
-        if cell.data not in graphs:
-            graphs[cell.data] = read_data(config, root)
-        problem = load_problem(config, graphs[cell.data]).to(pick_device(cell.config.device))
+        which = (cell.data, config.lcc)  # the readings of table 1 differ in it
+        if which not in graphs:
+            graphs[which] = read_data(config, root)
+        problem = load_problem(config, graphs[which]).to(pick_device(cell.config.device))
         members = protocol(config, problem.data)
         note(f"{cell.name}: {counted(len(members), 'training')} with the preset {cell.preset}.")
         with open_folder(folder, config, problem.data, resume) as kept:
