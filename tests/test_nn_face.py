@@ -252,7 +252,7 @@ def test_to_hetero_is_refused_with_a_sentence() -> None:
 
 def test_a_capacity_shares_all_tensors() -> None:
     layer = GraphDiffusion(4, 2.0, solver="rk4", step_size=0.5, learn_time=True, **SMALL)
-    other = layer.with_capacity(9)
+    other = layer.with_capacity((9,))
     assert other.solver.max_steps == 9 and layer.solver.max_steps is None
     assert all(a is b for a, b in zip(layer.parameters(), other.parameters(), strict=True))
     x = normal(9, 4, dtype=torch.float32)

@@ -489,7 +489,7 @@ def test_a_step_with_fixed_room_gives_the_same(name: str, toy: Path) -> None:
     tensors = population.stack.tensors
     room = population.stack.call("capacity", tensors, torch.full((2,), 0.01, dtype=D))
     plain = population.run(population.seeds, tensors).logits
-    population.stack.face.model = model.with_capacity(room + 1)
+    population.stack.face.model = model.with_capacity((room[0] + 1,))
     torch.testing.assert_close(population.run(population.seeds, tensors).logits, plain)
     assert not config.model_class(5, 3, solver="dopri5").capturable  # how many steps it takes is read
 

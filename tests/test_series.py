@@ -30,7 +30,7 @@ def gradients(found: Tensor, leaves: list[Tensor], wanted: tuple[int, ...]) -> t
 
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("members", [(), (1,), (3,), (2, 2)])
-@pytest.mark.parametrize("terms", [0, 1, 7])
+@pytest.mark.parametrize("terms", [0, 1, 7, 11])
 def test_sums_of_powers(
     outputs: int, members: tuple[int, ...], terms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

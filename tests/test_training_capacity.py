@@ -129,7 +129,7 @@ def test_training_with_a_capacity(data: Data, solver: str, plan: str, count: int
     plain, padded = (Population(load_problem(config, data), config, members) for _ in range(2))
     for _ in range(3):
         plain.compute()
-        with with_capacity(padded, needed_room(padded) + 3):
+        with with_capacity(padded, tuple(part + 3 for part in needed_room(padded))):
             padded.compute()
     for name, value in plain.state().items():
         assert bool(torch.isfinite(value).all()), name

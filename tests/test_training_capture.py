@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphdiffusion.errors import TooManyEvaluations
+from graphdiffusion.solvers import Room
 from graphdiffusion.solvers.exponential import default_tolerance, number_of_terms
 from graphdiffusion.training import Config, Population, load_problem, protocol
 from graphdiffusion.training import capture as capturing
@@ -26,9 +27,9 @@ class Recorded(CapturedStep):
 
     def __init__(self, members: Population) -> None:
         super().__init__(members)
-        self.rooms: list[int] = []
+        self.rooms: list[Room] = []
 
-    def _capture(self, room: int) -> None:
+    def _capture(self, room: Room) -> None:
         self.room, self.graph = room, Nothing()
         self.rooms.append(room)
 
@@ -96,7 +97,7 @@ def test_captured_anew_when_more_is_needed_or_much_less():
 @pytest.mark.parametrize("optimiser", ["adam", "adamax", "rmsprop"])
 def test_one_update_does_not_outgrow_the_room(optimiser: str):
     members = population(time=10.0, optimiser=optimiser, rate=0.04, alpha=0.2)
-    room = needed_room(members)
+    (room,) = needed_room(members)
     gradients = {name: -1e6 * torch.ones_like(p) for name, p in members.parameters.items()}
     members.optimiser.update(members.parameters, gradients)
     alpha = torch.sigmoid(members.parameters[ALPHA].detach().double())
@@ -106,15 +107,41 @@ def test_one_update_does_not_outgrow_the_room(optimiser: str):
 def test_fixed_steps_need_as_many_as_the_longest_time():
     options = {"variant": "nonlinear", "solver": "rk4", "step_size": 0.5, "time": 3.0}
     fixed = population(**options)
-    assert needed_room(fixed) == 6 and not fixed.stack.model.learns_capacity()
+    assert needed_room(fixed) == (6,) and not fixed.stack.model.learns_capacity()
     learnt = population(**options, learn_time=True)
-    assert needed_room(learnt) == 7 and learnt.stack.model.learns_capacity()
+    assert needed_room(learnt) == (7,) and learnt.stack.model.learns_capacity()
+
+
+def test_exponential_steps_need_room_for_their_series():
+    """Steps, and τα in quarters; only what has grown gets more than it needs."""
+    options = {"variant": "nonlinear", "solver": "exponential-two-step", "step_size": 2.0, "time": 6.0}
+    members = population(**options)
+    (steps, parts) = needed_room(members)
+    assert steps == 3 and parts == 5 and members.stack.model.learns_capacity()  # τα a little above 1
+    step = Recorded(members)
+    for _ in range(2):
+        step.replay()
+    with torch.no_grad():
+        members.parameters[ALPHA] += 1.0
+    step.replay()
+    (room, needed) = step.rooms[1], needed_room(members)
+    assert room == (3, needed[1] + capturing.GROWTH) and needed[1] > parts
+    with torch.no_grad():
+        members.parameters[ALPHA] -= 4.0
+    step.replay()
+    assert len(step.rooms) == 3 and step.rooms[2] < step.rooms[0]
+    members.epochs_done = 99  # one epoch left: a smaller step does not pay
+    with torch.no_grad():
+        members.parameters[ALPHA] -= 3.0
+    step.replay()
+    assert len(step.rooms) == 3
 
 
 def test_a_fixed_alpha_needs_one_look():
     members = population(time=10.0, alpha=1.0)
     assert not members.stack.model.learns_capacity()
-    assert needed_room(members) == number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
+    terms = number_of_terms(torch.tensor([10.0]), default_tolerance(torch.float32))
+    assert needed_room(members) == (terms,)
 
 
 # growing as fast as the second moment forgets; the last one is all that is remembered
@@ -160,4 +187,4 @@ def test_a_learnt_time_below_the_shortest_needs_room_all_the_same() -> None:
     members = population(learn_time=True)
     with torch.no_grad():
         members.parameters["diffusion.time"].fill_(-3.0)
-    assert needed_room(members) >= 1
+    assert needed_room(members)[0] >= 1

@@ -47,7 +47,10 @@ def preset_config(
     if preset == "start" and row in GRAND:
         values |= _START
         if row != "linear":
-            values |= {"solver": "exponential-two-step", "step_size": min(_LONGEST, values["time"] / _FEWEST)}
+            values |= {
+                "solver": "exponential-two-step",
+                "step_size": min(_LONGEST, values["time"] / _FEWEST),
+            }
         values |= _REWIRED if row == "nonlinear-rewired" else {}
     return Config.from_dict({"data": data, "split": split} | more, values)
 

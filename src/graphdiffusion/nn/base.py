@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..errors import DtypeError, ShapeError, SolverError
 from ..graph import SELF_LOOPS, Graph, as_graph
 from ..registry import Registry
+from ..solvers import Room
 from .modules import Features, SparseFeatures, as_features, reset_children
 
 
@@ -135,7 +136,7 @@ class Model(nn.Module):
     def after_step(self, parameters: Mapping[str, Tensor]) -> None:
         """Change parameters in place after an update, for example to keep them in bounds."""
 
-    def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
+    def capacity(self, reach: Tensor, furthest: float = 1.0) -> Room | None:
         """Bound of what a captured step must have room for after an update; ``None``: nothing varies.
 
         Args:
@@ -148,7 +149,7 @@ class Model(nn.Module):
         """Whether :meth:`capacity` changes in training."""
         return False
 
-    def with_capacity(self, room: int) -> Self:
+    def with_capacity(self, room: Room) -> Self:
         """The model with that much room. It shares all tensors."""
         return self
 

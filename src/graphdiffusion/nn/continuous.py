@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ..solvers import Room
 from .base import Model
 from .diffusion import SHORTEST, GraphDiffusion
 from .modules import shallow
@@ -36,7 +37,7 @@ class Continuous(Model):
             own = own and bool(torch.isfinite(layer.equation.bound()).all())
         return own and layer.solver.captures and layer.gradient == "backprop"
 
-    def capacity(self, reach: Tensor, furthest: float = 1.0) -> int | None:
+    def capacity(self, reach: Tensor, furthest: float = 1.0) -> Room | None:
         layer = self.diffusion
         time = layer.time.detach().double()
         span = (time + reach).clamp_min(SHORTEST) if layer.learn_time else time
@@ -47,7 +48,7 @@ class Continuous(Model):
         layer = self.diffusion
         return layer.learn_time or (layer.solver.follows_rate and layer.equation.learns_rate())
 
-    def with_capacity(self, room: int) -> Self:
+    def with_capacity(self, room: Room) -> Self:
         other = shallow(self)
         other.diffusion = self.diffusion.with_capacity(room)
         return other

@@ -17,7 +17,7 @@ from ..errors import ArgumentError, DtypeError, ShapeError, SolverError
 from ..graph import SELF_LOOPS, Graph, as_graph
 from ..ops.tracing import traced, vectorised
 from ..options import Bounds, Named, create
-from ..solvers import SOLVERS, Adjoint, Solution, Solver, instability, integrate
+from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, integrate
 from ..solvers.dormand_prince import DormandPrince
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
@@ -210,8 +210,8 @@ class GraphDiffusion(MessagePassing):
             return {}
         return {"of": solver, **{dtype: solver.with_capacity(room) for dtype, room in rooms.items()}}
 
-    def with_capacity(self, room: int) -> Self:
-        """The layer with a solver that takes so many steps or products; all tensors are shared."""
+    def with_capacity(self, room: Room) -> Self:
+        """The layer with a solver of that capacity; all tensors are shared."""
         other = shallow(self)
         other.solver = self.solver.with_capacity(room)
         return other

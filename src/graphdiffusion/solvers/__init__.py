@@ -8,7 +8,7 @@ from typing import Any
 
 from .adaptive import Adaptive, rms
 from .adjoint import Adjoint
-from .base import SOLVERS, Marching, Solver, State, Step, hermite, instability
+from .base import SOLVERS, Marching, Room, Solver, State, Step, hermite, instability
 from .field import BoundField, Field
 from .fixed import FixedStep
 from .integrate import Gradient, default_solver, integrate
@@ -27,6 +27,7 @@ __all__ = [
     "FixedStep",
     "Gradient",
     "Marching",
+    "Room",
     "Solution",
     "Solver",
     "State",

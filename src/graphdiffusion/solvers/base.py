@@ -18,6 +18,7 @@ from .field import Field
 from .solution import Stats
 
 State = tuple[Tensor, ...]  # the solution first, then what the scheme remembers
+Room = tuple[int, ...]  # a capacity: steps, products, or both
 
 
 class Solver(nn.Module):
@@ -60,8 +61,8 @@ class Solver(nn.Module):
             checkpoint: Keep only every √N-th state for the backward pass and recompute the others.
         """
 
-    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> int:
-        """Steps or products for the member that needs most.
+    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
+        """Steps, products, or both, for the members that need most of them.
 
         Args:
             span, rate: T and the rate of diffusion of each member, ``(P,)``.
@@ -80,8 +81,8 @@ class Solver(nn.Module):
     def check_capacity(self, span: Tensor) -> None:
         """Refuse to integrate over a span that needs more than a given capacity."""
 
-    def with_capacity(self, room: int) -> Self:
-        """The same scheme with room for so many steps or products, whatever T is."""
+    def with_capacity(self, room: Room) -> Self:
+        """The same scheme with that capacity, whatever T is."""
         raise NotImplementedError(f"{type(self).__name__} has no capacity that is known beforehand.")
 
     def _copy(self, **changes: Any) -> Self:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, SolverError
 from ..options import Bounds
-from .base import SOLVERS, Solver
+from .base import SOLVERS, Room, Solver
 from .field import Field, described
 from .series import power_series
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
@@ -75,12 +75,12 @@ class Exponential(Solver):
         """Whether an equation has the closed form: affine in x, one power of A − I, and ‖A‖ ≤ 1."""
         return affine is not None and set(affine.powers) == {1} and stable
 
-    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> int:
+    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
         tolerance = self.tolerance or default_tolerance(dtype)
-        return number_of_terms(limited(rate * span, tolerance, self.max_evaluations, Stats()), tolerance)
+        return (number_of_terms(limited(rate * span, tolerance, self.max_evaluations, Stats()), tolerance),)
 
-    def with_capacity(self, room: int) -> Self:
-        return self._copy(terms=room)
+    def with_capacity(self, room: Room) -> Self:
+        return self._copy(terms=room[0])
 
     def held(self, time: float) -> int:
         return number_of_terms(torch.tensor(time), default_tolerance(torch.float32))

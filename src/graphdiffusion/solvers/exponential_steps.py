@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor
 
-from ..errors import SolverError
 from ..options import Bounds
 from .adaptive import Adaptive
-from .base import Marching
+from .base import Marching, Room
 from .exponential import check_tolerance
 from .fixed import FixedStep
 from .frozen import Cut, Frozen, freeze
 from .solution import Stats, too_many_evaluations
+
+_PARTS = 4  # of a unit of τα: in such pieces a capacity grows
 
 
 class ExponentialSteps(Marching):
@@ -56,6 +58,7 @@ class FixedExponential(ExponentialSteps, FixedStep):
     captures = True
     follows_rate = True
     series: tuple[float, ...]  # the exponentials of a step, each by its share of τα
+    reach: float | None = None  # with a capacity: the largest τα that the series have room for
 
     def __init__(
         self,
@@ -68,13 +71,14 @@ class FixedExponential(ExponentialSteps, FixedStep):
         check_tolerance(tolerance)
         self.tolerance = tolerance
 
-    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> int:
-        """Steps of the longest member; their series have room for α ≤ 1, as the layer bounds it."""
-        if bool((rate > 1).any()):
-            fastest = float(rate.max())
-            message = f"{type(self).__name__} has room for rates of diffusion up to 1, got {fastest:g}."
-            raise SolverError(message, rate > 1)
-        return super().capacity(span, rate, dtype)
+    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
+        """Steps of the longest member, and the largest τα of a step, in quarters."""
+        reach = (span / self.steps(span) * rate).nan_to_num(0.0).max()
+        parts = math.ceil(_PARTS * min(float(reach), self.max_evaluations))
+        return *super().capacity(span, rate, dtype), parts
+
+    def with_capacity(self, room: Room) -> Self:
+        return self._copy(max_steps=room[0], reach=room[1] / _PARTS)
 
     def products(self, time: float) -> int:
         steps = int(self.steps(torch.tensor(time)))
@@ -89,7 +93,8 @@ class FixedExponential(ExponentialSteps, FixedStep):
     def cut(self, field: Any, h: Tensor, dtype: torch.dtype) -> Cut:
         if self.max_steps is None:
             return super().cut(field, h, dtype)
-        return Cut(min(self.step_size, self.max_evaluations), self._tolerance(dtype))
+        reach = self.step_size if self.reach is None else self.reach  # where none is given, α ≤ 1
+        return Cut(min(reach, self.max_evaluations), self._tolerance(dtype))
 
     def solve(
         self,

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from ..errors import ArgumentError
 from ..options import Bounds
-from .base import Hits, Marching, State, record, unset
+from .base import Hits, Marching, Room, State, record, unset
 from .field import Counted, Field
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
 
@@ -53,12 +53,11 @@ class FixedStep(Marching):
         """Number of steps for a time span, as floats; NaN where the span is NaN."""
         return torch.ceil(span / self.step_size - 1e-6).clamp_min(1)
 
-    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> int:
-        stats = Stats()
-        return self._longest(self._limited(self.steps(span), stats))
+    def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
+        return (self._longest(self._limited(self.steps(span), Stats())),)
 
-    def with_capacity(self, room: int) -> Self:
-        return self._copy(max_steps=room)
+    def with_capacity(self, room: Room) -> Self:
+        return self._copy(max_steps=room[0])
 
     def check_capacity(self, spans: Tensor) -> None:
         """Refuse to integrate over spans that need more than ``max_steps``."""

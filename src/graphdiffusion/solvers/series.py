@@ -20,6 +20,8 @@ from ..ops.functions import transposed
 from ..ops.tracing import traced
 from ..pattern import Pattern
 
+_TOGETHER = 8  # powers that are added up at once: as many as one kernel takes
+
 
 def power_series(
     graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor, checkpoint: bool
@@ -108,23 +110,24 @@ class _Series(Function):
             for k in range(c.shape[1] - 2, -1, -1):
                 out = kernels.spmm(graph, values, out, add=(c[0, k], x))
             return out.unsqueeze(0)
-        if needs_basis and stride == 1:
-            kept = [x]
-            for _ in range(1, c.shape[1]):
-                kept.append(kernels.spmm(graph, values, kept[-1]))
-            sums = [kernels.combine(shares, kept) for shares in c]
-            out = sums[0].unsqueeze(0) if len(sums) == 1 else torch.stack(sums)
-        else:
-            out = c[:, 0, :, None, None] * x
-            y, kept = x, [x]
-            for k in range(1, c.shape[1]):
+        # powers are added up when all are there, or, where they are not kept, a few at a time
+        most = c.shape[1] if needs_basis and stride == 1 else _TOGETHER
+        kept: list[Tensor] = []
+        waiting: list[Tensor] = []
+        sums: list[Any] = [None] * len(c)
+        y = x
+        for k in range(c.shape[1]):
+            if k:
                 y = kernels.spmm(graph, values, y)
-                if needs_basis and k % stride == 0:
-                    kept.append(y)
-                for share, total in zip(c[:, k, :, None, None], out, strict=True):
-                    total.addcmul_(share, y)
+            waiting.append(y)
+            if needs_basis and k % stride == 0:
+                kept.append(y)
+            if len(waiting) == most or k + 1 == c.shape[1]:
+                own = c[:, k + 1 - len(waiting) : k + 1]
+                sums = [kernels.combine(o, waiting, s) for o, s in zip(own, sums, strict=True)]
+                waiting = []
         ctx.save_for_backward(values, c, *kept)
-        return out
+        return sums[0].unsqueeze(0) if len(sums) == 1 else torch.stack(sums)
 
     @staticmethod
     @once_differentiable
@@ -185,7 +188,7 @@ def _horner(
     if len(c) == 1:
         share, source = c[0], grad[0]
     else:
-        share, source = torch.ones_like(c[0]), torch.einsum("ml,mlnd->lnd", c, grad)
+        share, source = torch.ones_like(c[0]), kernels.combine(c, grad.unbind())
     if g is None:
         return share[:, None, None] * source
     return kernels.spmm(*matrix, g, add=(share, source))

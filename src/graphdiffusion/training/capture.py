@@ -14,6 +14,7 @@ from ..errors import SolverError
 from ..graph import Graph
 from ..ops import torch as torch_backend
 from ..ops.backends import backend
+from ..solvers import Room
 from .optimisers import REACH
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def has_bound(population: Population) -> bool:
     return math.isfinite(REACH[population.config.optimiser]) or not learns
 
 
-def needed_room(population: Population) -> int | None:
-    """Products or steps of the member that needs most, in this step; ``None`` where nothing varies.
+def needed_room(population: Population) -> Room | None:
+    """Products or steps of the members that need most, in this step; ``None`` where nothing varies.
 
     It trains with the parameters of now and validates with the next: they may grow by one update.
 
@@ -62,8 +63,8 @@ class CapturedStep:
     def __init__(self, population: Population) -> None:
         self.population = population
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.room: int | None = None
-        self.spare = 0  # once more was needed than there was room for, more may be needed again
+        self.room: Room | None = None
+        self.spare: dict[int, int] = {}  # where more was needed than there was room for, more may be again
 
     def replay(self) -> bool:
         """Take a step; False if it cannot be captured this time, and nothing was done."""
@@ -78,21 +79,26 @@ class CapturedStep:
             except SolverError:  # the step itself finds the members
                 return False
             if self._recapture(needed):
-                self._capture(None if needed is None else needed + self.spare)
+                self._capture(None if needed is None else self._with_spare(needed))
         assert self.graph is not None
         self.graph.replay()
         return True
 
-    def _recapture(self, needed: int | None) -> bool:
+    def _recapture(self, needed: Room | None) -> bool:
         if self.graph is None or needed is None or self.room is None:
             return self.graph is None
-        if needed > self.room:
-            self.spare = GROWTH
+        outgrown = [k for k, (now, room) in enumerate(zip(needed, self.room, strict=True)) if now > room]
+        if outgrown:
+            self.spare |= dict.fromkeys(outgrown, GROWTH)
             return True
         left = self.population.config.epochs - self.population.epochs_done
-        return (self.room - needed - self.spare) * left > COST * self.room
+        cost = math.prod(self.room)
+        return (cost - math.prod(self._with_spare(needed))) * left > COST * cost
 
-    def _capture(self, room: int | None) -> None:
+    def _with_spare(self, needed: Room) -> Room:
+        return tuple(room + self.spare.get(k, 0) for k, room in enumerate(needed))
+
+    def _capture(self, room: Room | None) -> None:
         self.room = room
         self.graph = None  # its memory can be used again
         graph = torch.cuda.CUDAGraph()
@@ -106,7 +112,7 @@ class CapturedStep:
 
 
 @contextmanager
-def with_capacity(population: Population, room: int | None) -> Iterator[None]:
+def with_capacity(population: Population, room: Room | None) -> Iterator[None]:
     """Inside, the model has so much room for steps or products, whatever T is."""
     face = population.stack.face
     plain = face.model
