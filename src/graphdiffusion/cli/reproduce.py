@@ -120,7 +120,7 @@ def reproduce(
             budget=budget,
             summary=summary,
             fresh=fresh,
-            plan=Plan(trials=search) if search else None,
+            plan=Plan.of(search) if search else None,
             note=say,
             watch=lambda cell, members: None if quiet else _bar(bars, cell, members),
         )

@@ -13,8 +13,9 @@ from ..training.problem import PER_CLASS
 def hidden_tests(data: Data) -> Data:
     """A data set in which the test nodes of all readings of "Planetoid splits" have no label.
 
-    So one search serves all readings. Of each class as many nodes train as in Planetoid's split, all others
-    with a label validate; a search deals the two out anew for every seed.
+    So one search serves all readings. It has two splits, which its seeds take in turn: 20 nodes of each
+    class train, as in most readings, or as many as Planetoid's split has in the largest component, where
+    classes differ. All others with a label validate; a search deals the two out anew for every seed.
 
     Args:
         data: The largest component of Cora, CiteSeer or PubMed, with Planetoid's masks.
@@ -25,11 +26,14 @@ def hidden_tests(data: Data) -> Data:
     found = data.clone()
     found.y = data.y.masked_fill(tested, -1)
     known = found.y >= 0
-    train = torch.zeros_like(known)
+    train = torch.zeros(len(known), 2, dtype=torch.bool)
     for k in found.y[known].unique().tolist():
         nodes = (found.y == k).nonzero().flatten()
         if len(nodes) <= PER_CLASS:
             raise DataError(f"class {k} of {data.name} has {len(nodes)} nodes that no reading tests.")
-        train[nodes[:PER_CLASS]] = True
-    found.train_mask, found.val_mask, found.test_mask = train, known & ~train, torch.zeros_like(known)
+        component = int((masks[0].train & (data.y == k)).sum())
+        for split, count in enumerate((PER_CLASS, component)):
+            train[nodes[:count], split] = True
+    found.train_mask, found.val_mask = train, known[:, None] & ~train
+    found.test_mask = torch.zeros_like(train)
     return found

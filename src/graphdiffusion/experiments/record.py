@@ -101,6 +101,16 @@ class Plan:
     seed: int = 0
     budget: float = math.inf
 
+    @classmethod
+    def of(cls, trials: int) -> Plan:
+        """The plan for the tables: with more trials than 200 there are more families and a larger final."""
+        return cls(
+            trials,
+            families=max(8, trials // 25),
+            finalists=max(8, trials // 60),
+            final_seeds=max(10, trials // 50),
+        )
+
     def __post_init__(self) -> None:
         for name in ("trials", "families", "seeds", "grace", "finalists", "final_seeds"):
             if getattr(self, name) < 1:
