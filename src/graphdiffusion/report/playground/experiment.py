@@ -22,20 +22,20 @@ NODES, EDGES, STEPS = 400, 4000, 2000  # the most of each
 PATIENCE = 20.0  # seconds of one integral
 
 SCHEMES = {
-    "euler": "explicit Euler, eq. (7)",
-    "midpoint": "explicit midpoint rule",
+    "euler": "explicit Euler (7)",
+    "midpoint": "explicit midpoint",
     "heun": "Heun",
     "rk4": "Runge-Kutta 4",
     "adams-bashforth": "Adams-Bashforth 4",
     "adams-moulton": "Adams-Moulton 4",
-    "semi-implicit": "semi-implicit Euler, eq. (8)",
-    "trapezoid": "trapezoid, Crank-Nicolson",
+    "semi-implicit": "semi-implicit Euler (8)",
+    "trapezoid": "trapezoid",
     "bdf2": "BDF2",
     "exponential": "closed form",
     "exponential-euler": "exponential Euler",
     "exponential-midpoint": "exponential midpoint",
-    "dopri5": "Dormand-Prince, adaptive",
-    "esdirk": "ESDIRK 4(3), adaptive",
+    "dopri5": "Dormand-Prince",
+    "esdirk": "ESDIRK 4(3)",
 }
 DIFFUSIVITIES = {
     "laplacian": "constant Laplacian",
@@ -207,6 +207,8 @@ class Experiment:
 
 def _shown(value: Any) -> str:
     """A value of a request in a sentence, cut short."""
+    if value is None:
+        return "nothing"
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 

@@ -145,7 +145,7 @@ GRAPHS: dict[str, Kind] = {
     "tree": Kind("binary tree", tree, 31, 3, 127),
     "complete": Kind("complete graph", complete, 10, 3, 60),
     "communities": Kind("two communities", two_communities, 30, 12, 100),
-    "grid": Kind("grid with an image", grid, 16, 4, 20, "pixels a side"),
+    "grid": Kind("grid with an image", grid, 16, 4, 20, "side"),
 }
 
 

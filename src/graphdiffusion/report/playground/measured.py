@@ -72,7 +72,9 @@ def happening(result: Result) -> tuple[str, str]:
     if math.isfinite(result.lost) or far > BLOWN * max(scale, 1e-12):
         beyond = f", and beyond 10³⁰ at t = {result.lost:.4g}" if math.isfinite(result.lost) else ""
         return "blown", f"It blew up: {size}{beyond}."
-    missed = "" if error is None else f" The error at the end is {error[-1]:.2g}."
+    missed = f" The error at the end is {error[-1]:.2g}." if error is not None else ""
+    if own.scheme == "exponential":
+        missed = " It is the exact solution."
     if own.beta:
         return "stayed", f"It stayed close to the exact solution: {size}, with a source.{missed}"
     excess = float(result.bound.excess.max())
@@ -91,6 +93,8 @@ def happening(result: Result) -> tuple[str, str]:
 
 
 def _percent(share: float) -> str:
+    if share >= 10:
+        return f"{share:.3g} times its size"
     return f"{100 * share:.2g}%" if share < 1 else f"{100 * share:.0f}%"
 
 
@@ -108,8 +112,8 @@ def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]
         [f"eigenvalues of A − I{at}", f"from {signed(fastest.real)} to 0" + _complex(spectrum)],
     ]
     if len(slow):
-        rate = float(slow.min()) * own.alpha
-        facts.append([f"slowest mode{at}", f"decays like e^(−{rate:.3g} t)"])
+        half = math.log(2) / (float(slow.min()) * own.alpha)
+        facts.append([f"slowest mode{at}", f"halves in t = {half:,.0f}" if half > 100 else f"halves in t = {half:.3g}"])
     facts.append([SCHEMES[own.scheme], result.cost])
     if result.step is not None:
         general = general_limit(own.scheme)
@@ -130,7 +134,9 @@ def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]
         change = "conserved" if not own.beta else "grows with the source"
         told = f"{change}, to {drift:.1g}" if drift < 1e-6 else f"drifts by {_percent(drift)}"
         facts.append([kept[0], told])
-    if result.error is not None:
+    if own.scheme == "exponential":
+        facts.append(["error", "none: this is the exact solution"])
+    elif result.error is not None:
         facts.append(["error at the end", f"{result.error[-1]:.3g}"])
     else:
         facts.append(["error at the end", "not known: the exact solution takes too long"])

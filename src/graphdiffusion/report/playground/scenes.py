@@ -66,7 +66,7 @@ SCENES = (
     ),
     Scene(
         "communities",
-        "Two communities: attention keeps them apart",
+        "Two communities stay apart",
         "Values of −1 and 1 with noise. The kernel makes like listen to like: noise inside a community "
         "goes, and the bridges between them fade. Set A to the constant Laplacian, and they mix.",
         "communities",
@@ -105,8 +105,9 @@ SCENES = (
     Scene(
         "source",
         "A source keeps it from forgetting",
-        "With β = 0.3 every node is fed with its own first value. Differences no longer vanish: they end "
-        "where diffusion and source balance. Set β to 0, and the tree forgets where the heat was.",
+        "With β = 0.3 every node is fed with its own first value. The mean grows like 1 + βt, and differences "
+        "no longer vanish: they end where diffusion and source balance. Set β to 0, and the tree forgets "
+        "where the heat was.",
         "tree",
         31,
         {"beta": 0.3, "scheme": "rk4", "step": 0.25, "time": 15.0},

@@ -102,25 +102,29 @@ def judge(experiment: Experiment, step: float | None, limits: Sequence[float | N
             return Verdict("stable", "Yes: the closed form has no step.")
         return Verdict("adaptive", "The scheme chooses its steps by the error, and so stays stable.")
     size, general = step * experiment.alpha, general_limit(experiment.scheme)
-    found = [limit for limit in limits if limit is not None]
     theorem = {"euler": "theorem 1", "semi-implicit": "theorem 2"}.get(experiment.scheme)
     by = f" ({theorem})" if theorem else ""
     if general is None:
         return Verdict("stable", f"Yes, for every step and graph{by}: τα = {size:.4g}.")
     if size < general * (1 - 1e-9):
         return Verdict("stable", f"Yes, on every graph{by}: τα = {size:.4g} < {general:.4g}.")
-    own = min(found, default=math.inf)
-    frozen = "" if experiment.linear else ", with A as it is at the start and at the end"
-    beyond = f"No guarantee{by}: τα = {size:.4g} ≥ {general:.4g}. "
+    safe = f" On every graph only τα < {general:.4g} is safe{by}."
+    held = "" if experiment.linear else "With A held fixed as it is at the start and at the end: "
+    own = min((limit for limit in limits if limit is not None), default=math.inf)
     if size < own * (1 - 1e-6):
-        so = f"< {own:.4g}" if own < math.inf else "is stable: it has no limit"
-        kind = "stable" if experiment.linear else "limit"
-        return Verdict(kind, f"{beyond}Yes on this graph{frozen}: τα = {size:.4g} {so}.")
+        limit = f"τα = {size:.4g} < {own:.4g}, its own limit" if own < math.inf else "it has no limit"
+        kind = "stable" if experiment.linear else "limit"  # A may be another one in between
+        return Verdict(kind, _sentence(held, f"yes on this graph: {limit}.{safe}"))
     if size <= own * (1 + 1e-6):
-        return Verdict(
-            "limit", f"{beyond}At the limit of this graph{frozen}: one mode neither grows nor decays."
-        )
-    return Verdict("unstable", f"{beyond}No on this graph{frozen}: τα = {size:.4g} > {own:.4g}.")
+        rest = f"at the limit of this graph, τα = {own:.4g}: one mode neither grows nor decays.{safe}"
+        return Verdict("limit", _sentence(held, rest))
+    return Verdict(
+        "unstable", _sentence(held, f"no: τα = {size:.4g}, and the limit of this graph is {own:.4g}.{safe}")
+    )
+
+
+def _sentence(before: str, rest: str) -> str:
+    return before + rest if before else rest[0].upper() + rest[1:]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,377 @@
+// The controls: what is chosen, asked for and told.
+const NUMBERS = ["alpha", "beta", "time", "step", "tolerance", "strength", "width"];
+const CHOICES = ["diffusivity", "over", "scheme"];
+const ADAPTIVE = ["dopri5", "esdirk"];
+const TOOL_TEXTS = {
+  look: "Click a node to follow it in the curves.",
+  draw: "Click to add a node. Drag from one node to another to add an edge.",
+  paint: "Click nodes, or drag over them, to give them the value.",
+  delete: "Click a node or an edge to remove it.",
+};
+
+async function send(path, content) {
+  let reply;
+  try {
+    reply = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(content) });
+  } catch {
+    throw new Error("The server does not answer. Is grand demo still running?");
+  }
+  const found = await reply.json();
+  if (!reply.ok) throw new Error(found.error);
+  return found;
+}
+
+function settings() {
+  const own = { linear: at("linear").value === "linear", loops: at("loops").checked };
+  for (const name of NUMBERS) own[name] = at(name).value === "" ? null : Number(at(name).value);
+  for (const name of CHOICES) own[name] = at(name).value;
+  return own;
+}
+function set(own) {
+  at("linear").value = own.linear ? "linear" : "nonlinear";
+  at("loops").checked = own.loops;
+  for (const name of NUMBERS) {
+    if (name === "step" && !data.served && ![...at(name).options].some((o) => Number(o.value) === own.step)) {
+      at(name).append(new Option(String(own.step), String(own.step)));
+    }
+    at(name).value = String(own[name]);
+  }
+  for (const name of CHOICES) at(name).value = own[name];
+  applies();
+}
+function applies() { // hide what has no meaning here
+  const scheme = at("scheme").value, kernel = at("diffusivity").value;
+  at("step-field").hidden = scheme === "exponential" || ADAPTIVE.includes(scheme);
+  at("tolerance-field").hidden = !ADAPTIVE.includes(scheme);
+  at("strength-field").hidden = kernel === "laplacian";
+  at("width-field").hidden = kernel !== "exponential";
+  at("linear-field").hidden = kernel === "laplacian";
+  const closed = [...at("scheme").options].find((o) => o.value === "exponential");
+  closed.disabled = data.served && kernel !== "laplacian" && at("linear").value !== "linear";
+  const graph = data.graphs[at("graph").value];
+  at("size-field").hidden = !graph || !data.served;
+  if (graph) {
+    at("size").min = graph.least;
+    at("size").max = graph.most;
+    at("size-field").firstChild.textContent = graph.counts;
+  }
+  for (const button of document.querySelectorAll("[data-values=given]")) button.disabled = !graph || !data.served;
+}
+
+let waiting = 0;
+function later() { // ask once what is typed has come to rest
+  clearTimeout(waiting);
+  canvas.dataset.waiting = "true";
+  waiting = setTimeout(ask, 150);
+}
+async function ask() {
+  stop();
+  const number = (state.number += 1), drawing = state.drawing;
+  canvas.dataset.waiting = "true";
+  try {
+    const own = { ...settings(), nodes: count(), edges: drawing.edges, values: drawing.values, directed: drawing.directed };
+    if (own.diffusivity === "laplacian") own.linear = true; // the same equation
+    const found = await send("/simulate", own);
+    if (number === state.number) show(found);
+  } catch (error) {
+    if (number === state.number) refuse(error.message);
+  }
+}
+function refuse(message) {
+  at("error").textContent = message;
+  at("error").hidden = false;
+  state.result = null;
+  state.frame = 0;
+  for (const name of ["theory", "happened"]) {
+    at(name).textContent = "–";
+    at(`${name}-box`).dataset.kind = "";
+  }
+  document.querySelector(".playground").classList.add("stale");
+  canvas.dataset.waiting = "false";
+  draw();
+}
+function show(found) {
+  state.result = { ...found, states: new Float32Array(bytes(found.states)), attention: new Uint8Array(bytes(found.attention)),
+    exact: found.exact && new Float32Array(bytes(found.exact)) };
+  at("error").hidden = true;
+  document.querySelector(".playground").classList.remove("stale");
+  for (const name of ["theory", "happened"]) {
+    at(name).textContent = found[name].sentence;
+    at(`${name}-box`).dataset.kind = found[name].kind;
+  }
+  const line = (text, kind) => Object.assign(document.createElement("p"), { textContent: text, className: kind });
+  const lines = [];
+  for (const [kind, own] of Object.entries(found.formulas)) {
+    if (kind === "numbers" && own[0] === found.formulas.equation[0]) continue;
+    if (kind === "matrix" || kind === "scheme") lines.push(line(kind === "matrix" ? "the matrix" : "one step, with f = dx/dt", "soft"));
+    lines.push(...own.map((text) => line(text, "math")));
+  }
+  at("formulas").replaceChildren(...lines);
+  at("facts").replaceChildren(...found.facts.map(([name, text]) => {
+    const row = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
+    head.scope = "row";
+    head.textContent = name;
+    cell.textContent = text;
+    row.append(head, cell);
+    return row;
+  }));
+  at("time-slider").max = String(found.times.length - 1);
+  charts();
+  move(found.times.length - 1);
+  canvas.dataset.waiting = "false";
+}
+function move(frame) {
+  state.frame = state.result ? frame : 0;
+  at("time-slider").value = String(state.frame);
+  const t = state.result ? state.result.times[state.frame] : 0;
+  at("time-value").textContent = `t = ${short(t)}`;
+  at("time-slider").setAttribute("aria-valuetext", `t = ${short(t)}`);
+  about();
+  cursor();
+  draw();
+}
+function about() {
+  const node = state.selected;
+  if (node < 0 || node >= count()) { at("about").textContent = ""; return; }
+  const near = state.drawing.edges.flatMap(([i, j]) => (i === node ? [j] : j === node ? [i] : []));
+  const exact = state.result && state.result.exact ? `, exact ${short(state.result.exact[state.frame * count() + node])}` : "";
+  const listed = near.length > 12 ? `${near.length} neighbours` : `neighbours ${near.join(", ") || "none"}`;
+  at("about").textContent = `node ${node}: x = ${short(value(node))}${exact}; ${listed}`;
+}
+function select(node) {
+  state.selected = node;
+  if (node >= 0) at("key-from").value = String(node);
+  if (state.result) charts();
+  move(state.frame);
+}
+
+function stop() {
+  cancelAnimationFrame(state.timer);
+  state.timer = 0;
+  at("play").textContent = "Play";
+}
+function play() {
+  if (state.timer) { stop(); return; }
+  if (!state.result) return;
+  const last = state.result.times.length - 1, from = state.frame >= last ? 0 : state.frame, begun = performance.now();
+  const each = Math.min(Math.max(5000 / Math.max(last, 1), 16), 250);
+  at("play").textContent = "Pause";
+  const step = (now) => {
+    if (!state.result) return;
+    const frame = Math.min(from + Math.floor((now - begun) / each), last);
+    if (frame !== state.frame) move(frame);
+    if (frame < last) state.timer = requestAnimationFrame(step);
+    else stop();
+  };
+  move(from);
+  state.timer = requestAnimationFrame(step);
+}
+
+function put(drawing) { // another graph
+  state.drawing = { ...drawing, edges: drawing.edges.map((e) => [...e]), places: drawing.places.map((p) => [...p]), values: [...drawing.values] };
+  state.given = [...drawing.values];
+  state.result = null;
+  state.selected = state.from = -1;
+  state.frame = 0;
+  canvas.classList.toggle("square", drawing.side > 0);
+  legend();
+  draw();
+}
+function changed() { // by hand
+  at("scene").value = "";
+  at("scene-text").textContent = "";
+  legend();
+  applies();
+  if (data.served) { draw(); later(); }
+}
+function reshaped() { // nodes or edges are other ones
+  at("graph").value = "";
+  state.drawing.side = 0;
+  canvas.classList.remove("square");
+  state.result = null;
+  state.frame = 0;
+  changed();
+}
+function addNode(place) {
+  if (count() >= data.most) { refuse(`A graph has at most ${data.most} nodes here.`); return; }
+  state.drawing.places.push(place);
+  state.drawing.values.push(Number(at("brush").value) || 0);
+  state.selected = count() - 1;
+  at("key-from").value = String(state.selected);
+  reshaped();
+}
+const same = ([i, j], a, b) => (i === a && j === b) || (!state.drawing.directed && i === b && j === a);
+function addEdge(a, b) {
+  if (a === b || state.drawing.edges.some((own) => same(own, a, b))) return;
+  state.drawing.edges.push([a, b]);
+  reshaped();
+}
+function removeEdge(edge) {
+  if (edge < 0) return;
+  state.drawing.edges.splice(edge, 1);
+  reshaped();
+}
+function removeNode(node) {
+  if (node < 0 || count() < 2) return;
+  const own = state.drawing, next = (k) => (k > node ? k - 1 : k);
+  own.places.splice(node, 1);
+  own.values.splice(node, 1);
+  own.edges = own.edges.filter(([i, j]) => i !== node && j !== node).map(([i, j]) => [next(i), next(j)]);
+  state.selected = -1;
+  reshaped();
+}
+function setValue(node, own) {
+  if (!Number.isFinite(own)) { refuse("A value must be a number."); return; }
+  state.drawing.values[node] = own;
+  state.result = null;
+  changed();
+}
+
+function tool(name) {
+  state.tool = name;
+  for (const button of document.querySelectorAll("[data-tool]")) button.setAttribute("aria-pressed", String(button.dataset.tool === name));
+  at("tool-text").textContent = TOOL_TEXTS[name];
+  at("brush-field").hidden = name !== "paint" && name !== "draw";
+  canvas.classList.toggle("drawing", name !== "look");
+}
+canvas.addEventListener("pointerdown", (event) => {
+  const found = spot(event), node = nodeAt(found);
+  if (state.tool === "draw" && node >= 0) {
+    state.from = node;
+    canvas.setPointerCapture(event.pointerId);
+  } else if (state.tool === "draw") addNode(found.place);
+  else if (state.tool === "paint" && node >= 0) {
+    state.painting = true;
+    canvas.setPointerCapture(event.pointerId);
+    setValue(node, Number(at("brush").value));
+  } else if (state.tool === "delete") {
+    if (node >= 0) removeNode(node);
+    else removeEdge(edgeAt(found));
+  } else select(node);
+});
+canvas.addEventListener("pointermove", (event) => {
+  const found = spot(event), node = nodeAt(found), own = Number(at("brush").value);
+  if (state.painting && node >= 0 && state.drawing.values[node] !== own) setValue(node, own);
+  if (state.from >= 0) { state.pointer = found; draw(); }
+});
+for (const name of ["pointerup", "pointercancel"]) {
+  canvas.addEventListener(name, (event) => {
+    const from = state.from, node = nodeAt(spot(event));
+    state.painting = false;
+    state.from = -1;
+    state.pointer = null;
+    if (name === "pointerup" && from >= 0 && node >= 0) {
+      if (node === from) select(node);
+      else addEdge(from, node);
+    }
+    draw();
+  });
+}
+canvas.addEventListener("keydown", (event) => {
+  const turn = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (turn) select((state.selected + turn + count()) % count());
+  else if (event.key === "Delete" && data.served) removeNode(state.selected);
+  else if (event.key === " ") play();
+  else if (event.key === "Escape") select(-1);
+  else return;
+  event.preventDefault();
+});
+const node = (id) => { // a number in the form
+  const own = Number(at(id).value);
+  if (Number.isInteger(own) && own >= 0 && own < count() && at(id).value !== "") return own;
+  refuse(`Nodes are numbered from 0 to ${count() - 1}, got ${at(id).value || "nothing"}.`);
+  return -1;
+};
+const KEYS = {
+  "add-node": () => { // in the widest gap of a coarse grid
+    let best = [0.5, 0.5], most = -1;
+    for (let k = 0; k < 400; k += 1) {
+      const spot = [(k % 20 + 0.5) / 20, (Math.floor(k / 20) + 0.5) / 20];
+      const near = Math.min(...state.drawing.places.map(([x, y]) => Math.hypot(x - spot[0], y - spot[1])));
+      if (near > most) { most = near; best = spot; }
+    }
+    addNode(best);
+  },
+  "add-edge": () => { const a = node("key-from"), b = a < 0 ? -1 : node("key-to"); if (b >= 0) addEdge(a, b); },
+  "remove-edge": () => {
+    const a = node("key-from"), b = a < 0 ? -1 : node("key-to");
+    if (b >= 0) removeEdge(state.drawing.edges.findIndex((own) => same(own, a, b)));
+  },
+  "remove-node": () => { const a = node("key-from"); if (a >= 0) removeNode(a); },
+  "set-value": () => { const a = node("key-from"); if (a >= 0) setValue(a, at("key-value").value === "" ? NaN : Number(at("key-value").value)); },
+  clear: () => { put({ edges: [], places: [[0.5, 0.5]], values: [1], directed: false, side: 0 }); tool("draw"); reshaped(); },
+};
+for (const button of document.querySelectorAll("[data-key]")) button.addEventListener("click", () => KEYS[button.dataset.key]());
+for (const button of document.querySelectorAll("[data-tool]")) button.addEventListener("click", () => tool(button.dataset.tool));
+for (const button of document.querySelectorAll("[data-values]")) {
+  button.addEventListener("click", () => {
+    const hot = Math.max(state.selected, 0), own = state.drawing, kind = button.dataset.values;
+    if (kind === "given") own.values = [...state.given];
+    else own.values = own.values.map((_, k) => (kind === "hot" ? Number(k === hot) : Math.round(100 * Math.random()) / 100));
+    state.result = null;
+    changed();
+  });
+}
+
+async function choose() { // a graph by name and size
+  const name = at("graph").value, own = data.graphs[name];
+  if (!own) return;
+  try {
+    const size = Number(at("size").value);
+    put(size === own.size || !data.served ? own.drawing : await send("/graph", { name, size }));
+    changed();
+    at("graph").value = name;
+    applies();
+  } catch (error) { refuse(error.message); }
+}
+function lookUp() { // an example of the file
+  const own = { ...data.settings, scheme: at("scheme").value, step: Number(at("step").value) };
+  const graph = data.graphs[at("graph").value], step = own.scheme === "exponential" ? "" : String(own.step);
+  const found = data.examples[`${at("graph").value} ${own.scheme} ${step}`];
+  at("scene").value = "";
+  at("scene-text").textContent = "";
+  stop();
+  if (graph) put(graph.drawing);
+  set(own);
+  if (found) show(found);
+  else refuse("This file does not hold that example: choose another graph, scheme or step, or run grand demo.");
+}
+function scene() {
+  const own = data.scenes.find((each) => each.name === at("scene").value);
+  at("scene-text").textContent = own ? own.text : "";
+  if (!own) return;
+  stop();
+  at("graph").value = own.graph;
+  at("size").value = String(own.size);
+  put(own.drawing);
+  set(own.settings);
+  if (data.served) ask();
+  else show(own.result);
+}
+at("scene").addEventListener("change", scene);
+at("graph").addEventListener("change", () => {
+  const own = data.graphs[at("graph").value];
+  if (own) at("size").value = String(own.size);
+  if (data.served) choose();
+  else lookUp();
+});
+at("size").addEventListener("change", choose);
+for (const name of [...NUMBERS, ...CHOICES, "linear", "loops"]) {
+  at(name).addEventListener(at(name).type === "number" ? "input" : "change", () => {
+    if (!data.served) { lookUp(); return; }
+    const nonlinear = at("linear").value !== "linear" && at("diffusivity").value !== "laplacian";
+    if (nonlinear && at("scheme").value === "exponential") at("scheme").value = "exponential-midpoint";
+    applies();
+    later();
+  });
+}
+at("time-slider").addEventListener("input", () => { const wanted = Number(at("time-slider").value); stop(); move(wanted); });
+at("play").addEventListener("click", play);
+window.addEventListener("resize", () => {
+  draw();
+  if (state.result) { charts(); cursor(); }
+});
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+tool("look");
+at("scene").value = data.scenes[0].name;
+scene();
