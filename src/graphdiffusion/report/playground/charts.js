@@ -27,6 +27,7 @@ function ticks(low, high, log) { // a few round numbers
 // series: [{values, colour, dashed, wide}]; band: [low, high] behind them
 function chart(name, series, { log = false, band = null, limits = null, floor = 0 } = {}) {
   const svg = at(`${name}-chart`), right = svg.clientWidth - 8, times = state.result.times, end = times[times.length - 1] || 1;
+  if (right < 2 * BOX.left) return; // not laid out; a resize draws it
   let low, high;
   const all = series.flatMap((own) => Array.from(own.values)).filter((v) => Number.isFinite(v) && (!log || v > floor));
   if (limits) [low, high] = limits;

@@ -19,7 +19,6 @@ from ...options import create
 from ...solvers import SOLVERS, FixedStep, Solver
 
 NODES, EDGES, STEPS = 400, 4000, 2000  # the most of each
-PATIENCE = 20.0  # seconds of one integral
 
 SCHEMES = {
     "euler": "explicit Euler (7)",
@@ -167,8 +166,12 @@ class Experiment:
             options |= {"rtol": self.tolerance, "atol": self.tolerance / 10}
         return create(scheme, options)
 
-    def flow(self) -> Flow:
-        """The equation bound to the graph and to x(0); it gives up after some seconds."""
+    def flow(self, patience: float = math.inf) -> Flow:
+        """The equation bound to the graph and to x(0).
+
+        Args:
+            patience: Seconds after which every evaluation is refused with a sentence.
+        """
         terms = [Source(Coefficient(1.0, learn=False))] if self.beta else []
         equation = Diffusion(self._diffusivity(), linear=self.linear, alpha=1.0, terms=terms).double()
         equation.requires_grad_(False)
@@ -176,12 +179,12 @@ class Experiment:
             equation.alpha.raw.fill_(self.alpha)
             for term in terms:
                 term.beta.raw.fill_(self.beta)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
 
         def hurry(*given: Any) -> None:
             if time.monotonic() > end:
                 raise ArgumentError(
-                    f"this takes longer than {PATIENCE:g} s: take longer steps, a shorter T or fewer nodes."
+                    f"this takes longer than {patience:g} s: take longer steps, a shorter T or fewer nodes."
                 )
 
         equation.register_forward_pre_hook(hurry)

@@ -113,7 +113,12 @@ def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]
     ]
     if len(slow):
         half = math.log(2) / (float(slow.min()) * own.alpha)
-        facts.append([f"slowest mode{at}", f"halves in t = {half:,.0f}" if half > 100 else f"halves in t = {half:.3g}"])
+        facts.append(
+            [
+                f"slowest mode{at}",
+                f"halves in t = {half:,.0f}" if half > 100 else f"halves in t = {half:.3g}",
+            ]
+        )
     facts.append([SCHEMES[own.scheme], result.cost])
     if result.step is not None:
         general = general_limit(own.scheme)

@@ -43,7 +43,9 @@ def routes() -> Routes:
     return {
         ("GET", "/"): lambda request: Reply.html(text),
         ("POST", "/graph"): _graph,
-        ("POST", "/simulate"): lambda request: Reply.json(packed(simulate(Experiment.read(request.content)))),
+        ("POST", "/simulate"): lambda request: Reply.json(
+            packed(simulate(Experiment.read(request.content)))
+        ),
     }
 
 
@@ -107,7 +109,7 @@ def _data(served: bool) -> dict[str, Any]:
             found["graphs"][name]["drawing"] = drawing.packed()
             key = f"{name} {experiment.scheme} {_step(experiment.scheme, experiment.step)}"
             found["examples"][key] = packed(simulate(experiment, FRAMES))
-        found["settings"] = settings({"time": experiment.time})
+        found |= {"settings": settings({"time": experiment.time}), "steps": STEPS}
     return found
 
 
@@ -203,7 +205,7 @@ def _stage(served: bool) -> list[Html]:
     ]
     brush = element("input", type="number", id="brush", value="1", step="any", autocomplete="off")
     slider = element("input", type="range", id="time-slider", min="0", max="1", value="0", step="1")
-    label = "The graph. Arrow keys choose a node; its value is told below."
+    label = "The graph. Arrow keys choose a node; its value is told below. Space plays."
     small: dict[str, Any] = {"type": "number", "min": "0", "step": "1", "autocomplete": "off"}
     return [
         element(
@@ -215,7 +217,7 @@ def _stage(served: bool) -> list[Html]:
             hidden=off,
         ),
         element("p", "", id="tool-text", class_="soft", hidden=off),
-        element("canvas", "", id="graph-canvas", tabindex="0", role="img", aria_label=label),
+        element("canvas", "", id="graph-canvas", tabindex="0", role="application", aria_label=label),
         element("div", "", id="legend"),
         element(
             "div",
@@ -261,7 +263,9 @@ def _told() -> list[Html]:
     verdicts = (("theory", "Stable by theory?"), ("happened", "What happened"))
     return [
         *(
-            element("div", element("h2", title), element("p", "", id=name), class_="verdict", id=f"{name}-box")
+            element(
+                "div", element("h2", title), element("p", "", id=name), class_="verdict", id=f"{name}-box"
+            )
             for name, title in verdicts
         ),
         element("div", element("h2", "Equation"), element("div", "", id="formulas"), class_="formula"),
@@ -280,5 +284,3 @@ def _charts() -> list[Html]:
         )
         for name, title in CHARTS.items()
     ]  # fmt: skip
-
-

@@ -77,9 +77,12 @@ async function ask() {
     if (number === state.number) refuse(error.message);
   }
 }
-function refuse(message) {
+function warn(message) {
   at("error").textContent = message;
   at("error").hidden = false;
+}
+function refuse(message) { // there is nothing to show
+  warn(message);
   state.result = null;
   state.frame = 0;
   for (const name of ["theory", "happened"]) {
@@ -117,7 +120,7 @@ function show(found) {
   }));
   at("time-slider").max = String(found.times.length - 1);
   charts();
-  move(found.times.length - 1);
+  move(state.tool === "look" ? found.times.length - 1 : 0); // who draws looks at x(0)
   canvas.dataset.waiting = "false";
 }
 function move(frame) {
@@ -193,7 +196,7 @@ function reshaped() { // nodes or edges are other ones
   changed();
 }
 function addNode(place) {
-  if (count() >= data.most) { refuse(`A graph has at most ${data.most} nodes here.`); return; }
+  if (count() >= data.most) { warn(`A graph has at most ${data.most} nodes here.`); return; }
   state.drawing.places.push(place);
   state.drawing.values.push(Number(at("brush").value) || 0);
   state.selected = count() - 1;
@@ -221,7 +224,7 @@ function removeNode(node) {
   reshaped();
 }
 function setValue(node, own) {
-  if (!Number.isFinite(own)) { refuse("A value must be a number."); return; }
+  if (!Number.isFinite(own)) { warn("A value must be a number."); return; }
   state.drawing.values[node] = own;
   state.result = null;
   changed();
@@ -279,7 +282,7 @@ canvas.addEventListener("keydown", (event) => {
 const node = (id) => { // a number in the form
   const own = Number(at(id).value);
   if (Number.isInteger(own) && own >= 0 && own < count() && at(id).value !== "") return own;
-  refuse(`Nodes are numbered from 0 to ${count() - 1}, got ${at(id).value || "nothing"}.`);
+  warn(`Nodes are numbered from 0 to ${count() - 1}, got ${at(id).value || "nothing"}.`);
   return -1;
 };
 const KEYS = {
@@ -325,7 +328,8 @@ async function choose() { // a graph by name and size
   } catch (error) { refuse(error.message); }
 }
 function lookUp() { // an example of the file
-  const own = { ...data.settings, scheme: at("scheme").value, step: Number(at("step").value) };
+  const wanted = Number(at("step").value), near = (a, b) => (Math.abs(a - wanted) <= Math.abs(b - wanted) ? a : b);
+  const own = { ...data.settings, scheme: at("scheme").value, step: data.steps.reduce(near) };
   const graph = data.graphs[at("graph").value], step = own.scheme === "exponential" ? "" : String(own.step);
   const found = data.examples[`${at("graph").value} ${own.scheme} ${step}`];
   at("scene").value = "";

@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from ...equation import Flow
-from ...errors import SolverError
+from ...errors import ArgumentError, SolverError
 from ...solvers import DormandPrince, Exponential, FixedStep, integrate
 from .experiment import Experiment
 from .theory import Bound, bound
 
 Array = NDArray[np.float64]
 FRAMES = 200  # moments that are shown, besides t = 0
+PATIENCE = 20.0  # seconds of one integral; half of it for the exact solution
 LARGEST = 1e30  # a state beyond it is not shown: it fits no float32
 
 
@@ -65,7 +66,7 @@ def simulate(experiment: Experiment, frames: int = FRAMES) -> Result:
     Args:
         frames: The most moments that are kept besides t = 0; of fixed steps these are ends of steps.
     """
-    flow, x, solver = experiment.flow(), experiment.state(), experiment.solver()
+    flow, x, solver = experiment.flow(PATIENCE), experiment.state(), experiment.solver()
     step, end = None, experiment.time
     if isinstance(solver, FixedStep):
         steps = experiment.steps(solver)
@@ -90,6 +91,7 @@ def simulate(experiment: Experiment, frames: int = FRAMES) -> Result:
     else:
         rejected = f", {stats.rejected:,} rejected" if stats.rejected else ""
         cost = f"{stats.accepted:,} steps{rejected}, {stats.evaluations:,} evaluations"
+    flow = experiment.flow()  # without a limit of time
     attention, pairs = _attention(flow, states, experiment.linear)
     return Result(
         experiment, flow, times, states, exact_states(experiment, times), attention, pairs, step,
@@ -99,13 +101,13 @@ def simulate(experiment: Experiment, frames: int = FRAMES) -> Result:
 
 def exact_states(experiment: Experiment, times: Array) -> Array | None:
     """x at some times ``(m, n)``: the closed form, or Dormand-Prince with a small tolerance."""
-    flow, x = experiment.flow(), experiment.state()
+    flow, x = experiment.flow(PATIENCE / 2), experiment.state()
     if len(times) == 1:
         return x.T.numpy()
     solver = Exponential() if experiment.linear else DormandPrince(1e-8, 1e-10, max_evaluations=30_000)
     try:
         found = integrate(flow, x, float(times[-1]), solver, at=times[1:].tolist()).states
-    except SolverError:
+    except (SolverError, ArgumentError):  # too many evaluations, or too many seconds
         return None
     assert found is not None
     return torch.cat([x[None], found])[..., 0].numpy()
