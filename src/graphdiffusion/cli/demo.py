@@ -32,8 +32,8 @@ def playground(
 ) -> None:
     """A playground: diffusion on a small graph in your browser, computed by this library.
 
-    Pick or draw a graph, choose equation, scheme and step, and see it diffuse, blow up or stay; scenes for a
-    lesson are in a menu. The page is served to this machine alone, until Ctrl-C.
+    Pick or draw a graph, choose equation, scheme and step, and see it diffuse, blow up or stay. A menu has
+    scenes for a lesson. The page is served to this machine alone, until Ctrl-C.
     """
     if context.invoked_subcommand is not None:
         if port is not None or out is not None or not open_browser:

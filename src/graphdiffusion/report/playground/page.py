@@ -43,10 +43,12 @@ def routes() -> Routes:
     return {
         ("GET", "/"): lambda request: Reply.html(text),
         ("POST", "/graph"): _graph,
-        ("POST", "/simulate"): lambda request: Reply.json(
-            packed(simulate(Experiment.read(request.content)))
-        ),
+        ("POST", "/simulate"): _simulate,
     }
+
+
+def _simulate(request: Request) -> Reply:
+    return Reply.json(packed(simulate(Experiment.read(request.content))))
 
 
 def _graph(request: Request) -> Reply:
@@ -127,7 +129,7 @@ def _field(name: str, title: str, control: Html, hint: str | None = None) -> Htm
 
 
 def _number(name: str, title: str, hint: str, off: str | None = None) -> Html:
-    least, most = NUMBERS[name]
+    least, most = (f"{end:g}" for end in NUMBERS[name])
     given = element(
         "input", type="number", id=name, min=least, max=most, step="any", disabled=off, autocomplete="off"
     )

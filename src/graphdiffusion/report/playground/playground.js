@@ -23,7 +23,7 @@ async function send(path, content) {
 
 function settings() {
   const own = { linear: at("linear").value === "linear", loops: at("loops").checked };
-  for (const name of NUMBERS) own[name] = at(name).value === "" ? null : Number(at(name).value);
+  for (const name of NUMBERS) if (!at(`${name}-field`).hidden) own[name] = Number(at(name).value);
   for (const name of CHOICES) own[name] = at(name).value;
   return own;
 }
@@ -64,8 +64,19 @@ function later() { // ask once what is typed has come to rest
   canvas.dataset.waiting = "true";
   waiting = setTimeout(ask, 150);
 }
+function mistyped() { // a sentence about a number that cannot be, or ""
+  for (const name of [...NUMBERS, "size"]) {
+    const own = at(name);
+    if (own.type === "number" && !at(`${name}-field`).hidden && !own.disabled && (own.value === "" || !own.validity.valid)) {
+      return `${at(`${name}-field`).firstChild.textContent} must be a number from ${own.min} to ${own.max}.`;
+    }
+  }
+  return "";
+}
 async function ask() {
   stop();
+  const wrong = mistyped();
+  if (wrong) { state.number += 1; refuse(wrong); return; }
   const number = (state.number += 1), drawing = state.drawing;
   canvas.dataset.waiting = "true";
   try {
@@ -319,6 +330,8 @@ for (const button of document.querySelectorAll("[data-values]")) {
 async function choose() { // a graph by name and size
   const name = at("graph").value, own = data.graphs[name];
   if (!own) return;
+  const wrong = data.served && mistyped();
+  if (wrong) { refuse(wrong); return; }
   try {
     const size = Number(at("size").value);
     put(size === own.size || !data.served ? own.drawing : await send("/graph", { name, size }));

@@ -58,8 +58,8 @@ SCENES = (
     Scene(
         "star",
         "The star averages",
-        "All ways lead through the hub, so it takes about one unit of time until all nodes agree. They agree "
-        "on half of the hub's value plus half of the mean of the leaves: each node counts by its degree.",
+        "All ways lead through the hub, and after a few units of time all nodes agree. They agree on half "
+        "of the hub's value plus half of the mean of the leaves: each node counts by its degree.",
         "star",
         13,
         {"scheme": "rk4", "step": 0.1, "time": 6.0},
@@ -86,8 +86,8 @@ SCENES = (
     Scene(
         "beyond",
         "Explicit Euler beyond the limit",
-        "Theorem 1 allows τα < 1, and here τα = 1.1. On a cycle of even length one mode alternates from node "
-        "to node, and each step multiplies it by 1 − 2·1.1 = −1.2. Set τ to 0.9 to see it decay.",
+        "Theorem 1 allows τα < 1, and here τα = 1.1. On a cycle of even length one mode alternates from "
+        "node to node, and each step multiplies it by 1 − 2·1.1 = −1.2. Set τ to 0.9 to see it decay.",
         "cycle",
         24,
         {"scheme": "euler", "step": 1.1, "time": 44.0},
@@ -105,9 +105,9 @@ SCENES = (
     Scene(
         "source",
         "A source keeps it from forgetting",
-        "With β = 0.3 every node is fed with its own first value. The mean grows like 1 + βt, and differences "
-        "no longer vanish: they end where diffusion and source balance. Set β to 0, and the tree forgets "
-        "where the heat was.",
+        "With β = 0.3 every node is fed with its own first value. The mean grows like 1 + βt, and "
+        "differences no longer vanish: they end where diffusion and source balance. Set β to 0, and the "
+        "tree forgets where the heat was.",
         "tree",
         31,
         {"beta": 0.3, "scheme": "rk4", "step": 0.25, "time": 15.0},
@@ -115,8 +115,8 @@ SCENES = (
     Scene(
         "oversmoothing",
         "Oversmoothing",
-        "A large T is a deep network. Without a source all nodes of a connected graph end at one value, and "
-        "the two communities can no longer be told apart: the Dirichlet energy falls towards 0.",
+        "A large T is a deep network. Without a source all nodes of a connected graph end at one value: "
+        "the two communities can no longer be told apart, and the Dirichlet energy falls towards 0.",
         "communities",
         30,
         {"scheme": "exponential", "time": 150.0},
