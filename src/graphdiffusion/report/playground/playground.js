@@ -172,7 +172,7 @@ function play() {
   at("play").textContent = "Pause";
   const step = (now) => {
     if (!state.result) return;
-    const frame = Math.min(from + Math.floor((now - begun) / each), last);
+    const frame = Math.min(from + Math.max(Math.floor((now - begun) / each), 0), last); // now may lie before begun
     if (frame !== state.frame) move(frame);
     if (frame < last) state.timer = requestAnimationFrame(step);
     else stop();
