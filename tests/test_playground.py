@@ -205,6 +205,11 @@ def test_at_the_limit():
     # a graph may take longer steps than theorem 1 allows
     told = packed(RESULT(made("complete", 5, step=1.5)))
     assert told["theory"]["kind"] == "stable" and "τα < 1 is safe (theorem 1)" in told["theory"]["sentence"]
+    # where A follows x, theorem 1 holds for Euler; the limits of others are those of a fixed A
+    kernel = {"diffusivity": "exponential", "linear": False, "step": 0.5, "time": 1.0}
+    for scheme, said in (("euler", "Yes, on every graph (theorem 1)"), ("rk4", "With A held fixed: yes")):
+        told = packed(RESULT(made("cycle", 6, scheme=scheme, **kernel)))
+        assert told["theory"]["sentence"].startswith(said)
 
 
 @pytest.mark.parametrize("over", ["rows", "columns", "symmetric"])
@@ -258,6 +263,11 @@ def test_odd_graphs():
         )
         told = packed(RESULT(own))
         assert told["happened"]["kind"] == "stayed" and told["charts"]["error"][-1] < 1e-12
+
+
+def test_equal_values_stay():
+    found = RESULT(made("cycle", 6, np.full(6, 1000.1), step=0.03, time=30.0))
+    assert happening(found)[0] == "stayed" and dict(packed(found)["facts"])[found.bound.name] == "kept"
 
 
 def test_the_clock(monkeypatch):

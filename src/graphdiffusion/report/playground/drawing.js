@@ -57,7 +57,8 @@ function spot(event) { // of a pointer: pixels of the canvas, and in the unit sq
   return { x, y, place: [inside((x - margin()) / side), inside((y - margin()) / (side * ratio()))] };
 }
 function radius() {
-  return count() > 60 ? 7 : count() > 40 ? 10 : 14;
+  const most = count() > 60 ? 7 : count() > 40 ? 10 : 14;
+  return Math.max(Math.min(most, canvas.clientWidth / 36), 6);
 }
 function nodeAt({ x, y }) {
   const far = state.drawing.side ? canvas.clientWidth / state.drawing.side / 2 : radius() + 5;
@@ -133,10 +134,10 @@ function arrow([a, b], [c, d]) {
 }
 
 function nodes(range, ink) {
-  const size = radius(), told = count() <= 40;
+  const size = radius(), told = count() <= 40 && size > 9;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  context.font = "10px system-ui, sans-serif";
+  context.font = `${size > 12 ? 10 : 8.5}px system-ui, sans-serif`;
   for (let node = 0; node < count(); node += 1) {
     const [x, y] = place(node), own = value(node), [fill, text] = paint(own, range);
     context.fillStyle = fill;

@@ -169,7 +169,7 @@ def _controls(served: bool) -> list[Html]:
             _field("loops", "self-loops", element("input", type="checkbox", id="loops", disabled=off)),
             element(
                 "div",
-                element("span", "x(0)"),
+                element("span", "x(0)", title="One hot: the node that is chosen, or the first"),
                 element(
                     "div",
                     *(element("button", text, type="button", data_values=k, disabled=off)
@@ -177,6 +177,8 @@ def _controls(served: bool) -> list[Html]:
                     class_="buttons",
                 ),
                 class_="field",
+                role="group",
+                aria_label="Initial values",
             ),
         ),
         _group(

@@ -18,6 +18,8 @@ from ...solvers import SOLVERS, FixedStep
 from .experiment import Experiment
 
 Complex = NDArray[np.complex128]
+# a step is a convex combination below the limit, also where A follows x; of the others A − I is tested
+BOUNDED = ("euler", "semi-implicit", "exponential-euler", "exponential-midpoint")
 LONGEST = 1e4  # τα beyond which no limit is looked for
 
 
@@ -104,10 +106,13 @@ def judge(experiment: Experiment, step: float | None, limits: Sequence[float | N
     size, general = step * experiment.alpha, general_limit(experiment.scheme)
     theorem = {"euler": "theorem 1", "semi-implicit": "theorem 2"}.get(experiment.scheme)
     by = f" ({theorem})" if theorem else ""
+    fixed = "" if experiment.linear or experiment.scheme in BOUNDED else "With A held fixed: "
     if general is None:
-        return Verdict("stable", f"Yes, for every step and graph{by}: τα = {size:.4g}.")
+        return Verdict("stable", _sentence(fixed, f"yes, for every step and graph{by}: τα = {size:.4g}."))
     if size < general * (1 - 1e-9):
-        return Verdict("stable", f"Yes, on every graph{by}: τα = {size:.4g} < {general:.4g}.")
+        return Verdict(
+            "stable", _sentence(fixed, f"yes, on every graph{by}: τα = {size:.4g} < {general:.4g}.")
+        )
     safe = f" On every graph only τα < {general:.4g} is safe{by}."
     held = "" if experiment.linear else "With A held fixed as it is at the start and at the end: "
     own = min((limit for limit in limits if limit is not None), default=math.inf)
@@ -152,7 +157,8 @@ def bound(over: str, states: NDArray[np.float64]) -> Bound:
     if over == "rows":  # how far values lie outside the first range
         low, high = states[0].min(), states[0].max()
         outside = np.maximum(states.max(1) - high, low - states.min(1))
-        return Bound("range of the values, bound (3)", np.maximum(outside, 0.0), max(high - low, 1e-12))
+        scale = max(high - low, 1e-6 * np.abs(states[0]).max(), 1e-12)  # equal values have no range
+        return Bound("range of the values, bound (3)", np.maximum(outside, 0.0), scale)
     if over == "columns":
         total = np.abs(states).sum(1)
         return Bound("Σ|xᵢ|", total, max(total[0], 1e-12))
