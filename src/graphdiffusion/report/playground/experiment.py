@@ -55,7 +55,7 @@ NUMBERS = {
 }
 NAMES = {"diffusivity": DIFFUSIVITIES, "over": SUMS, "scheme": SCHEMES}
 FLAGS = ("linear", "directed", "loops")
-LARGEST = 1e6  # value of a node
+LARGEST = 1000.0  # value of a node; beyond it the kernel would lose digits
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from ...errors import ConfigError, DataError
 from ...files import write_bytes
 from ..page.html import Html, element, page
 from ..page.server import Reply, Request, Routes, serve
-from .experiment import DIFFUSIVITIES, NODES, NUMBERS, SCHEMES, SUMS, Experiment, settings
+from .experiment import DIFFUSIVITIES, LARGEST, NODES, NUMBERS, SCHEMES, SUMS, Experiment, settings
 from .graphs import GRAPHS, draw_graph
 from .measured import packed
 from .scenes import EXPORTED, FRAMES, SCENES, STEPS, examples
 from .simulate import simulate
 
 TITLE = "Diffusion on a small graph"
-SCRIPTS = ("drawing.js", "charts.js", "playground.js")
+SCRIPTS = ("drawing.js", "charts.js", "editing.js", "playground.js")
 TOOLS = {"look": "Look", "draw": "Draw", "paint": "Paint", "delete": "Delete"}
 CHARTS = {
     "values": "values xᵢ",
@@ -166,6 +166,7 @@ def _controls(served: bool) -> list[Html]:
             "Graph",
             _field("graph", "graph", _select("graph", graphs)),
             _field("size", "size", size),
+            _field("image", "your image", element("input", type="file", id="image", accept="image/*")),
             _field("loops", "self-loops", element("input", type="checkbox", id="loops", disabled=off)),
             element(
                 "div",
@@ -207,7 +208,8 @@ def _stage(served: bool) -> list[Html]:
         element("button", text, type="button", data_tool=name, aria_pressed=str(name == "look").lower())
         for name, text in TOOLS.items()
     ]
-    brush = element("input", type="number", id="brush", value="1", step="any", autocomplete="off")
+    free = {"type": "number", "value": "1", "min": -LARGEST, "max": LARGEST, "step": "any"}
+    brush = element("input", id="brush", autocomplete="off", **free)
     slider = element("input", type="range", id="time-slider", min="0", max="1", value="0", step="1")
     label = "The graph. Arrow keys choose a node; its value is told below. Space plays."
     small: dict[str, Any] = {"type": "number", "min": "0", "step": "1", "autocomplete": "off"}
@@ -239,8 +241,7 @@ def _stage(served: bool) -> list[Html]:
                 "div",
                 element("label", "node ", element("input", id="key-from", value="0", **small)),
                 element("label", "other node ", element("input", id="key-to", value="1", **small)),
-                element("label", "value ", element("input", id="key-value", type="number", value="1",
-                                                   step="any", autocomplete="off")),
+                element("label", "value ", element("input", id="key-value", autocomplete="off", **free)),
                 class_="controls",
             ),
             element(
@@ -268,7 +269,11 @@ def _told() -> list[Html]:
     return [
         *(
             element(
-                "div", element("h2", title), element("p", "", id=name), class_="verdict", id=f"{name}-box"
+                "div",
+                element("h2", title),
+                element("p", "", id=name, aria_live="polite"),
+                class_="verdict",
+                id=f"{name}-box",
             )
             for name, title in verdicts
         ),

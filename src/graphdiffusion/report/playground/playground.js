@@ -2,12 +2,6 @@
 const NUMBERS = ["alpha", "beta", "time", "step", "tolerance", "strength", "width"];
 const CHOICES = ["diffusivity", "over", "scheme"];
 const ADAPTIVE = ["dopri5", "esdirk"];
-const TOOL_TEXTS = {
-  look: "Click a node to follow it in the curves.",
-  draw: "Click to add a node. Drag from one node to another to add an edge.",
-  paint: "Click nodes, or drag over them, to give them the value.",
-  delete: "Click a node or an edge to remove it.",
-};
 
 async function send(path, content) {
   let reply;
@@ -50,6 +44,7 @@ function applies() { // hide what has no meaning here
   closed.disabled = data.served && kernel !== "laplacian" && at("linear").value !== "linear";
   const graph = data.graphs[at("graph").value];
   at("size-field").hidden = !graph || !data.served;
+  at("image-field").hidden = !data.served || !state.drawing || !state.drawing.side;
   if (graph) {
     at("size").min = graph.least;
     at("size").max = graph.most;
@@ -146,6 +141,7 @@ function move(frame) {
 }
 function about() {
   const node = state.selected;
+  at("about").setAttribute("aria-live", state.timer ? "off" : "polite"); // not at every frame
   if (node < 0 || node >= count()) { at("about").textContent = ""; return; }
   const near = state.drawing.edges.flatMap(([i, j]) => (i === node ? [j] : j === node ? [i] : []));
   const exact = state.result && state.result.exact ? `, exact ${short(state.result.exact[state.frame * count() + node])}` : "";
@@ -179,152 +175,6 @@ function play() {
   };
   move(from);
   state.timer = requestAnimationFrame(step);
-}
-
-function put(drawing) { // another graph
-  state.drawing = { ...drawing, edges: drawing.edges.map((e) => [...e]), places: drawing.places.map((p) => [...p]), values: [...drawing.values] };
-  state.given = [...drawing.values];
-  state.result = null;
-  state.selected = state.from = -1;
-  state.frame = 0;
-  canvas.classList.toggle("square", drawing.side > 0);
-  legend();
-  draw();
-}
-function changed() { // by hand
-  at("scene").value = "";
-  at("scene-text").textContent = "";
-  legend();
-  applies();
-  if (data.served) { draw(); later(); }
-}
-function reshaped() { // nodes or edges are other ones
-  at("graph").value = "";
-  state.drawing.side = 0;
-  canvas.classList.remove("square");
-  state.result = null;
-  state.frame = 0;
-  changed();
-}
-function addNode(place) {
-  if (count() >= data.most) { warn(`A graph has at most ${data.most} nodes here.`); return; }
-  state.drawing.places.push(place);
-  state.drawing.values.push(Number(at("brush").value) || 0);
-  state.selected = count() - 1;
-  at("key-from").value = String(state.selected);
-  reshaped();
-}
-const same = ([i, j], a, b) => (i === a && j === b) || (!state.drawing.directed && i === b && j === a);
-function addEdge(a, b) {
-  if (a === b || state.drawing.edges.some((own) => same(own, a, b))) return;
-  state.drawing.edges.push([a, b]);
-  reshaped();
-}
-function removeEdge(edge) {
-  if (edge < 0) return;
-  state.drawing.edges.splice(edge, 1);
-  reshaped();
-}
-function removeNode(node) {
-  if (node < 0 || count() < 2) return;
-  const own = state.drawing, next = (k) => (k > node ? k - 1 : k);
-  own.places.splice(node, 1);
-  own.values.splice(node, 1);
-  own.edges = own.edges.filter(([i, j]) => i !== node && j !== node).map(([i, j]) => [next(i), next(j)]);
-  state.selected = -1;
-  reshaped();
-}
-function setValue(node, own) {
-  if (!Number.isFinite(own)) { warn("A value must be a number."); return; }
-  state.drawing.values[node] = own;
-  state.result = null;
-  changed();
-}
-
-function tool(name) {
-  state.tool = name;
-  for (const button of document.querySelectorAll("[data-tool]")) button.setAttribute("aria-pressed", String(button.dataset.tool === name));
-  at("tool-text").textContent = TOOL_TEXTS[name];
-  at("brush-field").hidden = name !== "paint" && name !== "draw";
-  canvas.classList.toggle("drawing", name !== "look");
-}
-canvas.addEventListener("pointerdown", (event) => {
-  const found = spot(event), node = nodeAt(found);
-  if (state.tool === "draw" && node >= 0) {
-    state.from = node;
-    canvas.setPointerCapture(event.pointerId);
-  } else if (state.tool === "draw") addNode(found.place);
-  else if (state.tool === "paint" && node >= 0) {
-    state.painting = true;
-    canvas.setPointerCapture(event.pointerId);
-    setValue(node, Number(at("brush").value));
-  } else if (state.tool === "delete") {
-    if (node >= 0) removeNode(node);
-    else removeEdge(edgeAt(found));
-  } else select(node);
-});
-canvas.addEventListener("pointermove", (event) => {
-  const found = spot(event), node = nodeAt(found), own = Number(at("brush").value);
-  if (state.painting && node >= 0 && state.drawing.values[node] !== own) setValue(node, own);
-  if (state.from >= 0) { state.pointer = found; draw(); }
-});
-for (const name of ["pointerup", "pointercancel"]) {
-  canvas.addEventListener(name, (event) => {
-    const from = state.from, node = nodeAt(spot(event));
-    state.painting = false;
-    state.from = -1;
-    state.pointer = null;
-    if (name === "pointerup" && from >= 0 && node >= 0) {
-      if (node === from) select(node);
-      else addEdge(from, node);
-    }
-    draw();
-  });
-}
-canvas.addEventListener("keydown", (event) => {
-  const turn = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (turn) select((state.selected + turn + count()) % count());
-  else if (event.key === "Delete" && data.served) removeNode(state.selected);
-  else if (event.key === " ") play();
-  else if (event.key === "Escape") select(-1);
-  else return;
-  event.preventDefault();
-});
-const node = (id) => { // a number in the form
-  const own = Number(at(id).value);
-  if (Number.isInteger(own) && own >= 0 && own < count() && at(id).value !== "") return own;
-  warn(`Nodes are numbered from 0 to ${count() - 1}, got ${at(id).value || "nothing"}.`);
-  return -1;
-};
-const KEYS = {
-  "add-node": () => { // in the widest gap of a coarse grid
-    let best = [0.5, 0.5], most = -1;
-    for (let k = 0; k < 400; k += 1) {
-      const spot = [(k % 20 + 0.5) / 20, (Math.floor(k / 20) + 0.5) / 20];
-      const near = Math.min(...state.drawing.places.map(([x, y]) => Math.hypot(x - spot[0], y - spot[1])));
-      if (near > most) { most = near; best = spot; }
-    }
-    addNode(best);
-  },
-  "add-edge": () => { const a = node("key-from"), b = a < 0 ? -1 : node("key-to"); if (b >= 0) addEdge(a, b); },
-  "remove-edge": () => {
-    const a = node("key-from"), b = a < 0 ? -1 : node("key-to");
-    if (b >= 0) removeEdge(state.drawing.edges.findIndex((own) => same(own, a, b)));
-  },
-  "remove-node": () => { const a = node("key-from"); if (a >= 0) removeNode(a); },
-  "set-value": () => { const a = node("key-from"); if (a >= 0) setValue(a, at("key-value").value === "" ? NaN : Number(at("key-value").value)); },
-  clear: () => { put({ edges: [], places: [[0.5, 0.5]], values: [1], directed: false, side: 0 }); tool("draw"); reshaped(); },
-};
-for (const button of document.querySelectorAll("[data-key]")) button.addEventListener("click", () => KEYS[button.dataset.key]());
-for (const button of document.querySelectorAll("[data-tool]")) button.addEventListener("click", () => tool(button.dataset.tool));
-for (const button of document.querySelectorAll("[data-values]")) {
-  button.addEventListener("click", () => {
-    const hot = Math.max(state.selected, 0), own = state.drawing, kind = button.dataset.values;
-    if (kind === "given") own.values = [...state.given];
-    else own.values = own.values.map((_, k) => (kind === "hot" ? Number(k === hot) : Math.round(100 * Math.random()) / 100));
-    state.result = null;
-    changed();
-  });
 }
 
 async function choose() { // a graph by name and size
@@ -373,6 +223,22 @@ at("graph").addEventListener("change", () => {
   else lookUp();
 });
 at("size").addEventListener("change", choose);
+at("image").addEventListener("change", async () => { // the brightness of an image, one number a pixel of the grid
+  const side = state.drawing.side, small = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  small.canvas.width = small.canvas.height = side;
+  try {
+    const image = await createImageBitmap(at("image").files[0]), edge = Math.min(image.width, image.height);
+    small.imageSmoothingQuality = "high";
+    small.fillStyle = "#fff"; // where it is transparent
+    small.fillRect(0, 0, side, side);
+    small.drawImage(image, (image.width - edge) / 2, (image.height - edge) / 2, edge, edge, 0, 0, side, side);
+  } catch { warn("This file cannot be read as an image: take a PNG or JPEG."); return; }
+  const found = small.getImageData(0, 0, side, side).data, light = (k) => 0.299 * found[k] + 0.587 * found[k + 1] + 0.114 * found[k + 2];
+  state.drawing.values = state.drawing.values.map((_, node) => Math.round(light(4 * node) / 0.255) / 1000);
+  state.given = [...state.drawing.values];
+  state.result = null;
+  changed();
+});
 for (const name of [...NUMBERS, ...CHOICES, "linear", "loops"]) {
   at(name).addEventListener(at(name).type === "number" ? "input" : "change", () => {
     if (!data.served) { lookUp(); return; }
