@@ -290,6 +290,11 @@ def test_formulas():
     assert lines[0] == "x⁺ = x + 55τ/24 f − 59τ/24 f₋₁ + 37τ/24 f₋₂ − 3τ/8 f₋₃"
     lines = formulas(made("cycle", 6, alpha=0.5), 3.0)["scheme"]
     assert lines[1].strip() == "= −0.5 x + 1.5 A x, with τα = 1.5"
+    lines = formulas(made("cycle", 6, scheme="semi-implicit", alpha=0.5, beta=0.1), 4.0)["scheme"]
+    assert lines == [
+        "x⁺ = x + τα (A − I) x⁺ + τβ x(0)",
+        "a linear system: (I − 2 (A − I)) x⁺ = x + 0.4 x(0)",
+    ]
 
 
 @pytest.fixture(scope="module")

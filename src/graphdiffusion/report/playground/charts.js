@@ -1,5 +1,5 @@
 // Curves against t, as SVG. The cursor follows the slider.
-const BOX = { left: 44, top: 8, bottom: 138, tall: 160 };
+const BOX = { left: 44, top: 8, bottom: 138, tall: 160, edge: 14 };
 const LINES = 60; // curves of single nodes in a chart, at most
 
 function shape(tag, attributes, text) {
@@ -26,7 +26,7 @@ function ticks(low, high, log) { // a few round numbers
 
 // series: [{values, colour, dashed, wide}]; band: [low, high] behind them
 function chart(name, series, { log = false, band = null, limits = null, floor = 0 } = {}) {
-  const svg = at(`${name}-chart`), right = svg.clientWidth - 8, times = state.result.times, end = times[times.length - 1] || 1;
+  const svg = at(`${name}-chart`), right = svg.clientWidth - BOX.edge, times = state.result.times, end = times[times.length - 1] || 1;
   if (right < 2 * BOX.left) return; // not laid out; a resize draws it
   let low, high;
   const all = series.flatMap((own) => Array.from(own.values)).filter((v) => Number.isFinite(v) && (!log || v > floor));
@@ -126,7 +126,7 @@ function cursor() { // where the slider stands
   if (!own) return;
   const k = state.frame, end = own.times[own.times.length - 1] || 1;
   for (const line of document.querySelectorAll("line.cursor")) {
-    const x = BOX.left + (own.times[k] / end) * (line.ownerSVGElement.clientWidth - 8 - BOX.left);
+    const x = BOX.left + (own.times[k] / end) * (line.ownerSVGElement.clientWidth - BOX.edge - BOX.left);
     line.setAttribute("x1", x);
     line.setAttribute("x2", x);
   }

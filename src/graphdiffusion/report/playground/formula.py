@@ -20,7 +20,7 @@ def formulas(experiment: Experiment, step: float | None) -> dict[str, Any]:
     now = "x(0)" if experiment.linear else "x"
     matrix = "A" if experiment.diffusivity == "laplacian" else f"A({now})"
     source = " + β x(0)" if experiment.beta else ""
-    number = f"{'+' if experiment.beta > 0 else '−'} {abs(experiment.beta):g} x(0)"
+    number = f"{_term(experiment.beta)} x(0)"
     alpha = "" if experiment.alpha == 1 else f"{experiment.alpha:g} "
     numbers = f"dx/dt = {alpha}({matrix} − I) x" + (f" {number}" if experiment.beta else "")
     return {
@@ -52,29 +52,34 @@ def _matrix(experiment: Experiment) -> list[str]:
 def _step(experiment: Experiment, matrix: str, step: float | None) -> list[str]:
     scheme = experiment.scheme
     solver: Any = SOLVERS[scheme]
-    own = SPECIAL.get(scheme)
-    if own is not None:
-        lines = list(own)
+    lines: list[str] = []
+    if scheme in SPECIAL:
+        lines = list(SPECIAL[scheme])
     elif isinstance(getattr(solver, "tableau", None), Tableau):
         lines = _runge_kutta(solver.tableau)
-    else:
+    elif hasattr(solver, "weights"):
         lines = _multistep(solver.weights, solver.explicit)
     if scheme == "euler" and step is not None and not experiment.beta:
         size = step * experiment.alpha
         rest = f"{1 - size:.4g}".replace("-", "−")
         lines.append(f"   = {rest} x + {size:.4g} {matrix} x, with τα = {size:.4g}")
-    if scheme == "semi-implicit" and step is not None:
-        lines.append(f"(I − {step * experiment.alpha:.4g} ({matrix} − I)) x⁺ = x" + _rest(experiment, step))
+    if scheme == "semi-implicit":
+        lines = [f"x⁺ = x + τα ({matrix} − I) x⁺" + (" + τβ x(0)" if experiment.beta else "")]
+        if step is not None:
+            rest = f" {_term(step * experiment.beta)} x(0)" if experiment.beta else ""
+            lines.append(
+                f"a linear system: (I − {step * experiment.alpha:.4g} ({matrix} − I)) x⁺ = x{rest}"
+            )
     return lines
 
 
-def _rest(experiment: Experiment, step: float) -> str:
-    return f" + {step * experiment.beta:.4g} x(0)" if experiment.beta else ""
+def _term(number: float) -> str:
+    """A number with its sign before it."""
+    return f"{'+' if number > 0 else '−'} {abs(number):.4g}"
 
 
 SPECIAL: dict[str, tuple[str, ...]] = {
     "euler": ("x⁺ = x + τ f(x)",),
-    "semi-implicit": ("x⁺ = x + τα (A(x) − I) x⁺ + τβ x(0), a linear system",),
     "trapezoid": ("x⁺ = x + τ/2 (f(x) + f(x⁺))",),
     "bdf2": ("x⁺ = (4x − x₋₁)/3 + 2τ/3 f(x⁺)", "the first step: x⁺ = x + τ f(x⁺)"),
     "exponential": (

@@ -72,11 +72,11 @@ def happening(result: Result) -> tuple[str, str]:
     if math.isfinite(result.lost) or far > BLOWN * max(scale, 1e-12):
         beyond = f", and beyond 10³⁰ at t = {result.lost:.4g}" if math.isfinite(result.lost) else ""
         return "blown", f"It blew up: {size}{beyond}."
-    missed = f" The error at the end is {error[-1]:.2g}." if error is not None else ""
+    missed = f" The error at the end is {signed(error[-1], 2)}." if error is not None else ""
     if own.scheme == "exponential":
         missed = " It is the exact solution."
     if own.beta:
-        return "stayed", f"It stayed close to the exact solution: {size}, with a source.{missed}"
+        return "stayed", f"It stayed bounded: |x| is {signed(largest)} at most, with a source.{missed}"
     excess = float(result.bound.excess.max())
     held = {"rows": "All values stayed in their range", "columns": "Σ|xᵢ| did not grow"}
     name = held.get(own.over, "‖x‖ did not grow")
@@ -98,8 +98,9 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 1 else f"{100 * share:.0f}%"
 
 
-def signed(number: float) -> str:
-    return f"{number:.4g}".replace("-", "−")
+def signed(number: float, digits: int = 4) -> str:
+    """With a minus sign at which no line is broken."""
+    return f"{number:.{digits}g}".replace("-", "−")
 
 
 def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]]:
@@ -137,12 +138,12 @@ def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]
         want = total[0] * (1 + own.beta * result.times)
         drift = float(np.abs(total - want).max()) / max(float(np.abs(want).max()), 1e-12)
         change = "conserved" if not own.beta else "grows with the source"
-        told = f"{change}, to {drift:.1g}" if drift < 1e-6 else f"drifts by {_percent(drift)}"
+        told = f"{change}, to {signed(drift, 1)}" if drift < 1e-6 else f"drifts by {_percent(drift)}"
         facts.append([kept[0], told])
     if own.scheme == "exponential":
         facts.append(["error", "none: this is the exact solution"])
     elif result.error is not None:
-        facts.append(["error at the end", f"{result.error[-1]:.3g}"])
+        facts.append(["error at the end", signed(result.error[-1], 3)])
     else:
         facts.append(["error at the end", "not known: the exact solution takes too long"])
     return facts
