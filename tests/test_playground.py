@@ -267,6 +267,15 @@ def test_odd_graphs():
         assert told["happened"]["kind"] == "stayed" and told["charts"]["error"][-1] < 1e-12
 
 
+def test_a_symmetric_matrix_of_a_one_way_graph():
+    """Its largest eigenvalue is less than 1, so that everything decays."""
+    edges = [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0]]
+    own = Experiment.read(GOOD | {"edges": edges, "directed": True, "over": "symmetric"})
+    real = np.linalg.eigvals(dense(own, np.array(own.values)) - np.eye(3)).real
+    told = dict(packed(RESULT(own))["facts"])["eigenvalues of A − I"].replace("−", "-")
+    assert told.startswith(f"from {real.min():.4g} to {real.max():.4g}") and real.max() < -0.01
+
+
 def test_equal_values_stay():
     found = RESULT(made("cycle", 6, np.full(6, 1000.1), step=0.03, time=30.0))
     assert happening(found)[0] == "stayed" and dict(packed(found)["facts"])[found.bound.name] == "kept"

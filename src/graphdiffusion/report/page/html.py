@@ -109,7 +109,7 @@ def _adapted(tag: str, name: str) -> str:
 
 
 def numbers(values: NDArray[Any], kind: str) -> str:
-    """An array as base64 of whole numbers of a kind such as ``u2``, little-endian."""
+    """An array as base64 of numbers of a kind such as ``u2`` or ``f4``, little-endian."""
     return base64.b64encode(np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()).decode()
 
 

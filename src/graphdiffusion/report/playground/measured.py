@@ -106,20 +106,17 @@ def signed(number: float, digits: int = 4) -> str:
 def _facts(result: Result, spectrum: Any, limit: float | None) -> list[list[str]]:
     """Rows of label and value."""
     own = result.experiment
-    fastest, at = spectrum[0], "" if own.linear else " at t = 0"
+    at = "" if own.linear else " at t = 0"
+    fastest, last = (0.0 if abs(end) < 1e-9 else end for end in spectrum.real[[0, -1]])
     slow = -spectrum.real[spectrum.real < -1e-9]
     facts = [
         ["graph", f"{own.nodes:,} nodes, {len(result.pairs):,} edges"],
-        [f"eigenvalues of A − I{at}", f"from {signed(fastest.real)} to 0" + _complex(spectrum)],
+        [f"eigenvalues of A − I{at}", f"from {signed(fastest)} to {signed(last)}" + _complex(spectrum)],
     ]
     if len(slow):
         half = math.log(2) / (float(slow.min()) * own.alpha)
-        facts.append(
-            [
-                f"slowest mode{at}",
-                f"halves in t = {half:,.0f}" if half > 100 else f"halves in t = {half:.3g}",
-            ]
-        )
+        long = f"{half:,.0f}" if half > 100 else f"{half:.3g}"
+        facts.append([f"slowest mode{at}", f"halves in t = {long}"])
     facts.append([SCHEMES[own.scheme], result.cost])
     if result.step is not None:
         general = general_limit(own.scheme)
