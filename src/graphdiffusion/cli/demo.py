@@ -44,7 +44,7 @@ def playground(
     if out is not None:
         if port is not None:
             raise ConfigError("--out writes a file and needs no --port: give one of them.")
-        say("computing the examples, which takes about 20 s.")
+        say("computing the examples, which takes about half a minute.")
         print(f"Playground: {write_playground(out)}", flush=True)
         return
 
