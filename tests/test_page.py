@@ -37,7 +37,6 @@ from graphdiffusion.training import Config, Member, Population, Trainer, load_pr
 from graphdiffusion.training.problem import member_splits
 
 EVIL = "</script><script>window.broken = 1</script><img src=x onerror=window.broken=2>"
-CHROMIUM = shutil.which("chromium")
 NAME = f"even {EVIL} {'x' * 3000}"  # of a class
 FRACTIONS = [0.0, 0.5, 1.0]
 
@@ -424,20 +423,6 @@ def test_a_choice_of_one_configuration(choice):
     assert len(report.summary["race"]) == 1
     assert report.runs[0].config.title in parts.title(report) and "several" not in parts.title(report)
     assert "One configuration, laplacian: the answer is the mean of" in "".join(parts.heading(report))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None and os.environ.get("GRAND_TEST_BROWSER") != "required":
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-             "--disable-background-networking", "--disable-component-update"]  # fmt: skip
-    with sync_playwright() as driver:
-        own = driver.chromium.launch(executable_path=CHROMIUM or "chromium", args=quiet)
-        yield own
-        own.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")], ids=["desktop", "phone"])

@@ -8,7 +8,7 @@ symmetric matrix. Two graphs have the extreme ones: on a cycle in both direction
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 from ..diffusivity import ConstantLaplacian
 from ..equation import Diffusion, Flow
 from ..graph import Graph
-from ..solvers import SOLVERS, FixedStep, integrate
+from ..solvers import SOLVERS, Exponential, FixedStep, Solver, integrate
 from ..solvers.adams import AdamsBashforth4, AdamsMoulton4
+from ..solvers.bdf2 import BDF2
+from ..solvers.exponential_steps import ExponentialSteps
+from ..solvers.semi_implicit import SemiImplicitEuler
 from ..solvers.tableau import Tableau
 from .scheme_list import SCHEMES, make_solver
 
@@ -130,20 +133,30 @@ def amplification(name: str) -> Callable[[complex], float] | None:
         # as if it converged: where it does not, order and number of corrections change from step to step
         weights = adams_weights(SLOPES + 1, implicit=True)
         return partial(multistep, weights[1:], weights[0])
-    solver = SOLVERS[own.solver]
+    return growth(SOLVERS[own.solver], own.options)
+
+
+def growth(
+    solver: type[Solver], options: Mapping[str, Any] | None = None
+) -> Callable[[complex], float] | None:
+    """How much a step of a class of solvers multiplies a solution of x' = λx by, as :func:`amplification`.
+
+    ``None`` where it is not known. The step of an adaptive scheme is one that it might choose.
+    """
     if issubclass(solver, AdamsBashforth4):
         return partial(multistep, np.array(solver.weights), None)
     if issubclass(solver, AdamsMoulton4):
-        weights = np.array(solver(1.0, **own.options).weights)
-        if own.options.get("corrector") == "newton":
+        own = solver(1.0, **(options or {}))
+        weights = np.array(own.weights)
+        if own.corrector == "newton":
             return partial(multistep, weights[1:], weights[0])
         # the fixed-point iteration multiplies its error by |w τλ|
         return lambda z: max(multistep(weights[1:], weights[0], z), abs(weights[0] * z))
-    if own.solver == "bdf2":
+    if issubclass(solver, BDF2):
         return lambda z: float(np.abs(np.roots([1 - 2 / 3 * z, -4 / 3, 1 / 3])).max())
-    if own.solver == "semi-implicit":
+    if issubclass(solver, SemiImplicitEuler):
         return lambda z: abs(1 / (1 - z))
-    if own.solver.startswith("exponential"):
+    if issubclass(solver, Exponential | ExponentialSteps):
         return lambda z: abs(np.exp(z))
     tableau = getattr(solver, "tableau", None)
     return None if tableau is None else partial(runge_kutta, tableau)
