@@ -113,12 +113,29 @@ def numbers(values: NDArray[Any], kind: str) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()).decode()
 
 
-def page(title: str, content: Sequence[Html], data: dict[str, Any]) -> str:
-    """The whole page. Only its own script may run, and nothing is loaded from anywhere."""
+def page(
+    title: str,
+    content: Sequence[Html],
+    data: dict[str, Any],
+    *,
+    script: str | None = None,
+    style: str = "",
+    served: bool = False,
+) -> str:
+    """The whole page. Only its own script may run, and nothing is loaded from anywhere.
+
+    Args:
+        data: What the script finds in the element ``data``.
+        script: By default ``page.js``.
+        style: Rules behind those of ``page.css``.
+        served: Whether the script may ask the server that the page came from.
+    """
     own = files(__package__)
-    style, script = (own.joinpath(f"page.{kind}").read_text() for kind in ("css", "js"))
+    style = own.joinpath("page.css").read_text(encoding="utf-8") + style
+    script = own.joinpath("page.js").read_text(encoding="utf-8") if script is None else script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    rules += "; connect-src 'self'" if served else ""
     head = element(
         "head",
         Html('<meta charset="utf-8">'),
