@@ -300,7 +300,7 @@ def test_places_in_the_plane():
     places = nodes.neighbour_map(states, np.random.default_rng(0))
     np.testing.assert_allclose(places[2], places[0])
     places[0, 0] = 1e6
-    framed = nodes._framed(places)
+    framed = nodes.framed(places)
     assert framed.min() >= 0 and framed.max() <= 1
     assert np.ptp(framed[1:]) > 0.5  # an outlier does not take the room of the others
     assert nodes.principal(np.ones((1, 5, 1)))[0].shape == (1, 5, 2)
