@@ -80,7 +80,7 @@ slider.addEventListener("input", () => {
 play.addEventListener("click", () => (state.timer ? stop() : go()));
 for (const menu of [colour, output]) menu.addEventListener("change", () => { list(); paint(); });
 for (const menu of [answers, part]) menu.addEventListener("change", paint);
-edges.addEventListener("change", () => { state.dirty = true; later(); });
+edges.addEventListener("change", changed);
 at("all").addEventListener("click", () => {
   answers.value = part.value = "";
   state.hidden.class.clear();
@@ -89,8 +89,8 @@ at("all").addEventListener("click", () => {
   paint();
 });
 at("search").addEventListener("submit", (event) => { event.preventDefault(); find(at("find").value); });
-window.addEventListener("resize", () => { state.dirty = true; later(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { state.dirty = true; later(); });
+window.addEventListener("resize", changed);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
 canvas.addEventListener("webglcontextrestored", () => { picture.restore(); paint(); });
 

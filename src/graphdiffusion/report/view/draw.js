@@ -18,21 +18,39 @@ void main() {
   float alpha = paint.a * clamp(inside, 0.0, 1.0);
   found = vec4(paint.rgb * alpha, alpha);
 }`;
+// Edges are read from textures, a row of ROW after another: drawing instances is slow without a GPU.
+const ROW = 2048;
 const EDGES = `#version 300 es
-in vec4 ends; in float strength;
-uniform vec2 scale, shift, pixels; uniform float widest, opacity;
+precision highp usampler2D;
+uniform usampler2D ends; uniform sampler2D strength;
+uniform vec2 scale, shift, pixels; uniform float widest, opacity; uniform bool thin;
 out float across, reach, alpha;
 void main() {
-  vec2 a = ends.xy * scale + shift, b = ends.zw * scale + shift, way = (b - a) * pixels;
-  float length_ = length(way), share = (strength * 255.0 - 1.0) / 254.0;
-  float width = max(widest * share, 0.4);
+  int corners = thin ? 2 : 6, edge = gl_VertexID / corners, corner = gl_VertexID % corners;
+  ivec2 at = ivec2(edge % ${ROW}, edge / ${ROW});
+  vec4 places = vec4(texelFetch(ends, at, 0)) / 65535.0;
+  float root = (texelFetch(strength, at, 0).r * 255.0 - 1.0) / 254.0; // of the strength
+  float width = max(widest * root * root, 0.4);
+  vec2 a = places.xy * scale + shift, b = places.zw * scale + shift, way = (b - a) * pixels;
+  vec2 side = way == vec2(0) ? way : vec2(-way.y, way.x) / length(way);
   reach = 0.5 * max(width, 1.0) + 0.5;
-  across = float(gl_VertexID & 1) * 2.0 - 1.0;
-  alpha = opacity * (0.25 + 0.75 * share) * min(width, 1.0);
-  vec2 side = length_ > 0.0 ? vec2(-way.y, way.x) / length_ : vec2(0);
-  vec2 end = gl_VertexID < 2 ? a : b;
-  gl_Position = strength > 0.0 ? vec4(end + 2.0 * across * reach * side / pixels, 0, 1) : vec4(2, 2, 2, 1);
+  across = thin ? 0.0 : float(corner & 1) * 2.0 - 1.0; // two triangles: 0 1 2 and 1 2 3
+  alpha = opacity * (0.15 + 0.85 * root) * min(width, 1.0);
+  vec2 end = (thin ? corner : (corner > 2 ? corner - 2 : corner) / 2) == 0 ? a : b;
+  if (!thin && corner > 2) across = float((corner - 2) & 1) * 2.0 - 1.0;
+  gl_Position = root >= 0.0 ? vec4(end + 2.0 * across * reach * side / pixels, 0, 1) : vec4(2, 2, 2, 1);
 }`;
+const WHOLE = `#version 300 es
+out vec2 place;
+void main() {
+  place = vec2(gl_VertexID & 1, gl_VertexID >> 1);
+  gl_Position = vec4(2.0 * place - 1.0, 0, 1);
+}`;
+const COPY = `#version 300 es
+precision mediump float;
+in vec2 place; uniform sampler2D image;
+out vec4 found;
+void main() { found = texture(image, place); }`;
 const BAND = `#version 300 es
 precision mediump float;
 in float across, reach, alpha; uniform vec3 tint;
@@ -58,10 +76,15 @@ function makePicture(canvas) {
     names.forEach((name, place) => gl.bindAttribLocation(own, place, name));
     gl.linkProgram(own);
     if (!gl.getProgramParameter(own, gl.LINK_STATUS) && !gl.isContextLost()) throw new Error(gl.getProgramInfoLog(own));
-    return { own, at: (name) => gl.getUniformLocation(own, name) };
+    const places = new Map();
+    const at_ = (name) => {
+      if (!places.has(name)) places.set(name, gl.getUniformLocation(own, name));
+      return places.get(name);
+    };
+    return { own, at: at_ };
   };
-  // attributes: [size, type, normalised, array or null], one buffer each
-  const shape = (attributes, each) => {
+  // attributes: [size, type, normalised], one buffer each
+  const shape = (attributes) => {
     const array = gl.createVertexArray();
     gl.bindVertexArray(array);
     const buffers = attributes.map(([size, type, normalised], place) => {
@@ -69,7 +92,6 @@ function makePicture(canvas) {
       gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
       gl.enableVertexAttribArray(place);
       gl.vertexAttribPointer(place, size, type, normalised, 0, 0);
-      gl.vertexAttribDivisor(place, each);
       return buffer;
     });
     return { array, buffers };
@@ -79,18 +101,47 @@ function makePicture(canvas) {
     gl.bufferData(gl.ARRAY_BUFFER, values, gl.DYNAMIC_DRAW);
   };
   const u8 = gl.UNSIGNED_BYTE, u16 = gl.UNSIGNED_SHORT;
+  const table = (unit) => { // a texture whose entries are looked up, and never mixed
+    const texture = gl.createTexture();
+    gl.activeTexture(gl.TEXTURE0 + unit);
+    gl.bindTexture(gl.TEXTURE_2D, texture);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
+    gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
+    return { texture, unit };
+  };
+  const enter = ({ texture, unit }, inside, format, type, channels, values) => {
+    const height = Math.max(Math.ceil(values.length / channels / ROW), 1);
+    const whole = new values.constructor(ROW * height * channels);
+    whole.set(values);
+    gl.activeTexture(gl.TEXTURE0 + unit);
+    gl.bindTexture(gl.TEXTURE_2D, texture);
+    gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
+    gl.texImage2D(gl.TEXTURE_2D, 0, inside, ROW, height, 0, format, type, whole);
+  };
+  const enterEnds = (into, ends) => enter(into, gl.RGBA16UI, gl.RGBA_INTEGER, u16, 4, ends);
+  const enterStrengths = (into, values) => enter(into, gl.R8, gl.RED, u8, 1, values);
   let own; // everything that lies on the device
 
   function prepare() {
-    const edge = [[4, u16, true], [1, u8, true]];
     own = {
       discs: program(NODES, DISC, ["place", "colour", "size"]),
-      bands: program(EDGES, BAND, ["ends", "strength"]),
-      nodes: shape([[2, u16, true], [4, u8, true], [1, u8, false]], 0),
-      edges: shape(edge, 1), marked: shape(edge, 1), markedCount: 0,
+      bands: program(EDGES, BAND, []),
+      copy: program(WHOLE, COPY, []),
+      nodes: shape([[2, u16, true], [4, u8, true], [1, u8, false]]),
+      kept: table(0), buffer: gl.createFramebuffer(), empty: gl.createVertexArray(), size: "",
+      edges: { ends: table(1), strength: table(2) }, marked: { ends: table(3), strength: table(4) }, markedCount: 0,
     };
     fill(own.nodes.buffers[0], arrays.places);
-    fill(own.edges.buffers[0], endsOf(pairs, (p) => p));
+    enterEnds(own.edges.ends, endsOf(pairs, (p) => p));
+  }
+  function keep(w, h) { // the edges lie in a texture of the size of the picture
+    gl.activeTexture(gl.TEXTURE0);
+    gl.bindTexture(gl.TEXTURE_2D, own.kept.texture);
+    if (own.size === `${w} ${h}`) return;
+    own.size = `${w} ${h}`;
+    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, w, h, 0, gl.RGBA, u8, null);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, own.buffer);
+    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, own.kept.texture, 0);
   }
   function endsOf(length, pairAt) {
     const ends = new Uint16Array(4 * length), places = arrays.places;
@@ -120,11 +171,11 @@ function makePicture(canvas) {
       fill(own.nodes.buffers[1], colours);
       fill(own.nodes.buffers[2], sizes);
     },
-    weigh(strengths) { fill(own.edges.buffers[1], strengths); },
+    weigh(strengths) { enterStrengths(own.edges.strength, strengths); },
     mark(list, strengths) { // edges that stand out
       own.markedCount = list.length;
-      fill(own.marked.buffers[0], endsOf(list.length, (k) => list[k]));
-      fill(own.marked.buffers[1], strengths);
+      enterEnds(own.marked.ends, endsOf(list.length, (k) => list[k]));
+      enterStrengths(own.marked.strength, strengths);
     },
     // Where a node is on the screen, and the place of a point on the screen.
     pixel(node) {
@@ -136,33 +187,45 @@ function makePicture(canvas) {
       const { width, height, side } = frame();
       return [view.x + (x - width / 2) / side, view.y - (y - height / 2) / side, side];
     },
-    draw({ edges, most, text, mark, dim }) {
+    // Draws the edges from one number to another over those that are there, and all else anew.
+    draw({ from, to, text, mark, dim }) {
       const ratio = Math.min(window.devicePixelRatio || 1, 2), { width, height, scale, shift } = frame();
-      const w = Math.round(width * ratio), h = Math.round(height * ratio);
+      const w = Math.round(width * ratio), h = Math.round(height * ratio), radius = picture.radius();
       if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
+      keep(w, h);
+      const bands = (field, begin, end, tint, widest, opacity) => {
+        if (begin >= end) return;
+        const { own: used, at: uniform } = own.bands, thin = widest * ratio < 1.5;
+        gl.useProgram(used);
+        gl.uniform2fv(uniform("scale"), scale);
+        gl.uniform2fv(uniform("shift"), shift);
+        gl.uniform2f(uniform("pixels"), w, h);
+        gl.uniform3fv(uniform("tint"), tint);
+        gl.uniform1f(uniform("widest"), widest * ratio);
+        gl.uniform1f(uniform("opacity"), opacity);
+        gl.uniform1i(uniform("thin"), Number(thin));
+        gl.uniform1i(uniform("ends"), field.ends.unit);
+        gl.uniform1i(uniform("strength"), field.strength.unit);
+        gl.bindVertexArray(own.empty);
+        const corners = thin ? 2 : 6;
+        gl.drawArrays(thin ? gl.LINES : gl.TRIANGLES, begin * corners, (end - begin) * corners);
+      };
       gl.viewport(0, 0, w, h);
       gl.clearColor(0, 0, 0, 0);
-      gl.clear(gl.COLOR_BUFFER_BIT);
       gl.enable(gl.BLEND);
       gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
-      const bands = (shape_, number, tint, widest, opacity) => {
-        if (!number) return;
-        gl.useProgram(own.bands.own);
-        gl.uniform2fv(own.bands.at("scale"), scale);
-        gl.uniform2fv(own.bands.at("shift"), shift);
-        gl.uniform2f(own.bands.at("pixels"), w, h);
-        gl.uniform3fv(own.bands.at("tint"), tint);
-        gl.uniform1f(own.bands.at("widest"), widest * ratio);
-        gl.uniform1f(own.bands.at("opacity"), opacity);
-        gl.bindVertexArray(shape_.array);
-        gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, number);
-      };
-      const radius = picture.radius();
       // many edges are fainter, until one looks closer
       const crowd = Math.min(1, Math.sqrt(6000 / Math.max(pairs, 1)) * Math.max(view.zoom, 1));
       const widest = Math.min(Math.max(1.1 * radius, 1.2), 6);
-      if (edges) bands(own.edges, Math.min(pairs, most), text, widest, 0.5 * crowd * (dim ? 0.35 : 1));
-      bands(own.marked, own.markedCount, mark, Math.max(widest, 3), 0.9);
+      gl.bindFramebuffer(gl.FRAMEBUFFER, own.buffer);
+      if (!from) gl.clear(gl.COLOR_BUFFER_BIT);
+      bands(own.edges, from, to, text, widest, 0.5 * crowd * (dim ? 0.35 : 1));
+      gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+      gl.clear(gl.COLOR_BUFFER_BIT);
+      gl.useProgram(own.copy.own);
+      gl.bindVertexArray(own.empty);
+      gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4);
+      bands(own.marked, 0, own.markedCount, mark, Math.max(widest, 3), 0.9);
       gl.useProgram(own.discs.own);
       gl.uniform2fv(own.discs.at("scale"), scale);
       gl.uniform2fv(own.discs.at("shift"), shift);

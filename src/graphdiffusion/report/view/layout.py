@@ -54,7 +54,7 @@ def layout(edge_index: NDArray[np.int64], nodes: int, seed: int = 0) -> Floats:
     ):
         scattered = 0.3 * np.sqrt(above[group])[:, None] * generator.normal(size=(len(mass), 2))
         places = _settled(graph, mass, places[group] + scattered)
-    return _framed(_apart(places))
+    return _framed(_apart(places, generator))
 
 
 def _simple(edge_index: NDArray[np.int64], nodes: int) -> sparse.csr_array:
@@ -151,11 +151,13 @@ def _kernels(side: int) -> tuple[NDArray[np.complex64], NDArray[np.complex64]]:
     return fft.rfft2(first), fft.rfft2(first.T)
 
 
-def _apart(places: Floats) -> Floats:
+def _apart(places: Floats, generator: np.random.Generator) -> Floats:
     """Places moved so that near ones do not cover each other."""
     near = min(NEAREST, len(places) - 1) + 1
     size = np.quantile(np.abs(places - np.median(places, axis=0)), 0.95)
     wanted = max(2.2 * float(size) / np.sqrt(len(places)), 1e-9)  # if nodes filled a square evenly
+    # nodes with the same neighbours may have the same place
+    places = places + 0.01 * wanted * generator.normal(size=places.shape)
     for _ in range(APART):
         _, index = cKDTree(places).query(places, near)
         away = places[:, None] - places[index[:, 1:]]

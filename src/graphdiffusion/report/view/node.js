@@ -116,8 +116,9 @@ function describe(panel, node, detail, choose) {
     detail.shares.forEach((share, k) => {
       const item = make("li", null), far = k > data.furthest;
       const name = k === 0 ? "itself" : `${far ? "further" : k} ${far ? "" : k === 1 ? "edge" : "edges"}`;
-      item.append(make("span", name.trim(), { class: "name" }), bar(share / Math.max(...detail.shares)),
-        make("span", percent(share), { class: "value" }));
+      const track = make("span", null, { class: "track" });
+      track.append(bar(share / Math.max(...detail.shares)));
+      item.append(make("span", name.trim(), { class: "name" }), track, make("span", percent(share), { class: "value" }));
       list.append(item);
     });
     panel.append(make("p", "Share of its state at T that comes from nodes so many edges away", { class: "soft" }), list);

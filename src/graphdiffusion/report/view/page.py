@@ -92,13 +92,6 @@ def _content(scene: Scene, data: dict[str, Any], told: list[str]) -> list[Html]:
         ),
         element("label", "edges ", _select("edges", {"all": data["edge"]["kind"], "none": "none"})),
         element("button", "Show all", id="all", type="button", hidden="hidden"),
-        element(
-            "form",
-            element("label", "find ", element("input", id="find", type="search", placeholder="id of a node")),
-            element("button", "Go", type="submit"),
-            id="search",
-            role="search",
-        ),
     ]
     picture = element(
         "div",
@@ -132,8 +125,16 @@ def _content(scene: Scene, data: dict[str, Any], told: list[str]) -> list[Html]:
         element("p", f"Written by grand view, graphdiffusion {__version__}.", class_="soft"),
     )
     left = element("div", picture, element("ul", "", id="legend"), class_="left")
+    search = element(
+        "form",
+        element("label", "find ", element("input", id="find", type="search", placeholder="id of a node")),
+        element("button", "Go", type="submit"),
+        id="search",
+        role="search",
+    )
+    heading = element("div", element("h1", title(scene)), element("p", _subtitle(scene), class_="soft"))
     return [
-        element("header", element("h1", title(scene)), element("p", _subtitle(scene), class_="soft")),
+        element("header", heading, search),
         element("div", *controls, class_="controls"),
         element("div", left, beside, class_="stage"),
         about,

@@ -94,38 +94,37 @@ function paint() {
   if (status.textContent !== told && !state.timer) status.textContent = told;
   Object.assign(canvas.dataset, { frame: String(state.frame), t: String(t), chosen: String(state.chosen), visible: String(visible) });
   if (state.update) state.update(state.frame);
-  state.dirty = true;
-  later();
+  changed();
 }
 
-// A frame is drawn when something has changed. While it moves, only as many edges as the device can draw
-// fast enough, the strongest first; all of them once it rests.
-const pace = { most: pairs, moving: 0, before: 0, waiting: false, rest: 0 };
+// A frame is drawn when something has changed. It draws as many edges as the device manages in time, the
+// strongest first; those that are left follow in further frames, until something changes again.
+const pace = { most: Math.min(pairs, 20000), done: 0, asked: 0, waiting: false };
 function later() {
-  if (!pace.waiting) { pace.waiting = true; requestAnimationFrame(render); }
+  if (pace.waiting) return;
+  pace.waiting = true;
+  pace.asked = performance.now();
+  requestAnimationFrame(render);
 }
-function moved() {
-  pace.moving = performance.now();
+function changed() {
+  pace.done = 0;
   state.dirty = true;
-  clearTimeout(pace.rest);
-  pace.rest = setTimeout(() => { state.dirty = true; later(); }, 300);
   later();
 }
-function render(now) {
+function render() {
   pace.waiting = false;
   if (!picture || !state.dirty) return;
-  state.dirty = false;
-  const moving = now - pace.moving < 280, took = now - pace.before;
-  if (moving && took < 1000) {
-    if (took > 45) pace.most = Math.max(pace.most * 0.7, 2000);
-    else if (took < 22) pace.most = Math.min(pace.most * 1.1 + 100, pairs);
-  }
-  pace.before = now;
+  const took = performance.now() - pace.asked; // a frame comes late while the last one is being drawn
+  if (took > 45) pace.most = Math.max(pace.most * Math.max(35 / took, 0.2), 1000);
+  else if (took < 25) pace.most = Math.min(pace.most * 1.25, Math.max(pairs, 1000));
   const look = getComputedStyle(document.documentElement);
   const tint = (name) => rgb(look.getPropertyValue(name).trim()).map((v) => v / 255);
-  const most = moving ? Math.round(pace.most) : pairs;
-  picture.draw({ edges: edges.value === "all", most, text: tint("--edge"), mark: tint("--mark"), dim: state.chosen >= 0 });
-  Object.assign(canvas.dataset, { drawn: String(picture.drawn), edges: String(Math.min(most, pairs)), zoom: picture.view.zoom.toFixed(3) });
+  const all = edges.value === "all" ? pairs : 0, to = Math.min(pace.done + Math.round(pace.most), all);
+  picture.draw({ from: pace.done, to, text: tint("--edge"), mark: tint("--mark"), dim: state.chosen >= 0 });
+  pace.done = to;
+  Object.assign(canvas.dataset, { drawn: String(picture.drawn), edges: String(to), zoom: picture.view.zoom.toFixed(3) });
+  state.dirty = to < all;
+  if (state.dirty) later();
 }
 
 function list() { // the legend; classes can be hidden and shown
@@ -202,15 +201,15 @@ function zoom(factor, px = canvas.clientWidth / 2, py = canvas.clientHeight / 2)
   const [u, v] = picture.place(px, py);
   view.x += x - u;
   view.y += y - v;
-  moved();
+  changed();
 }
 function shift(dx, dy) {
   const side = picture.place(0, 0)[2], { view } = picture;
   view.x = Math.min(Math.max(view.x - dx / side, -0.5), 1.5);
   view.y = Math.min(Math.max(view.y + dy / side, -0.5), 1.5);
-  moved();
+  changed();
 }
-function whole() { Object.assign(picture.view, { x: 0.5, y: 0.5, zoom: 1 }); moved(); }
+function whole() { Object.assign(picture.view, { x: 0.5, y: 0.5, zoom: 1 }); changed(); }
 
 function stop() {
   cancelAnimationFrame(state.timer);
@@ -226,7 +225,6 @@ function go() {
     state.frame = Math.min(from + Math.max(now - begun, 0) / each, last);
     if (state.frame < last) state.timer = requestAnimationFrame(step);
     else { stop(); return; }
-    pace.moving = now;
     paint();
   };
   state.timer = requestAnimationFrame(step);
