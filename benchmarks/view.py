@@ -2,16 +2,16 @@
 
     python benchmarks/view.py [--nodes 100000 --edges 500000] [--seconds 5] [--out view.json]
 
-Cora, and a synthetic graph of 200 communities, each with a GRAND-nl that is trained for two epochs. Frames are
-counted while the graph is moved, a step in every frame, and while it plays from t = 0 to T. Needs the extra
-``test`` and Chromium; where there is no GPU, Chromium draws in software (SwiftShader), and the output says so.
+Cora, and a synthetic graph of 200 communities, each with a GRAND-nl that is trained for two epochs. Frames
+are counted while the graph is moved, a step in every frame, and while it plays from t = 0 to T. Needs the
+extra ``test`` and Chromium; where there is no GPU, Chromium draws in software (SwiftShader), and the output
+says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import shutil
 import tempfile
 import time
@@ -28,10 +28,11 @@ from graphdiffusion.report.view.scene import read_scene
 
 COMMUNITIES, CLASSES, FEATURES, INSIDE = 200, 10, 16, 0.8
 MOVE = """async (seconds) => {
-  const canvas = document.getElementById("graph"), begun = performance.now(), from = Number(canvas.dataset.drawn);
+  const canvas = document.getElementById("graph"), begun = performance.now();
+  const from = Number(canvas.dataset.drawn), keys = ["ArrowLeft", "ArrowRight"];
   let k = 0, now = begun;
   while (now - begun < 1000 * seconds) {
-    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: (k++ % 20) < 10 ? "ArrowLeft" : "ArrowRight" }));
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key: keys[Math.floor(k++ / 10) % 2] }));
     now = await new Promise((done) => requestAnimationFrame(() => done(performance.now())));
   }
   return [1000 * (Number(canvas.dataset.drawn) - from) / (now - begun), Number(canvas.dataset.edges)];
@@ -49,7 +50,7 @@ PLAY = """async (seconds) => {
   return [found, Number(canvas.dataset.edges)];
 }"""
 WHOLE = """async (pairs) => {
-  const canvas = document.getElementById("graph"), gl = canvas.getContext("webgl2"), pixel = new Uint8Array(4);
+  const canvas = document.getElementById("graph"), gl = canvas.getContext("webgl2");
   const rest = async () => {
     do await new Promise(requestAnimationFrame);
     while (Number(canvas.dataset.edges) < pairs);
@@ -58,7 +59,7 @@ WHOLE = """async (pairs) => {
   const begun = performance.now();
   window.dispatchEvent(new Event("resize"));
   await rest();
-  gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel); // waits until it is drawn
+  gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)); // waits until it is drawn
   return (performance.now() - begun) / 1000;
 }"""
 NAME = """() => {
@@ -101,7 +102,9 @@ def measured(page: Page, url: str, pairs: int, seconds: float) -> dict[str, Any]
         found[f"{name}_fps"], found[f"{name}_edges"] = page.evaluate(script, seconds)
     found["whole_s"] = page.evaluate(WHOLE, pairs)
     begun = time.perf_counter()
-    page.fill("#find", page.evaluate("JSON.parse(document.getElementById('data').textContent).ids?.[7] ?? '7'"))
+    page.fill(
+        "#find", page.evaluate("JSON.parse(document.getElementById('data').textContent).ids?.[7] ?? '7'")
+    )
     page.press("#find", "Enter")
     page.wait_for_selector("#node[data-node='7']", timeout=600_000)
     return found | {"node_s": time.perf_counter() - begun}
@@ -135,11 +138,17 @@ def main() -> None:
             server = PageServer(routes).start()
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             own = {
-                "data": Path(data).stem, "nodes": scene.graph.num_nodes, "pairs": len(scene.pairs.first),
-                "times": len(scene.times), "build_s": built, "export_s": exported,
-                "file_mb": file.stat().st_size / 1e6, "said": said, **measured(page, server.url, len(scene.pairs.first), given.seconds),
-                "browser": browser.version, "machine": platform.machine(),
-            }  # fmt: skip
+                "data": Path(data).stem,
+                "nodes": scene.graph.num_nodes,
+                "pairs": len(scene.pairs.first),
+                "times": len(scene.times),
+                "build_s": built,
+                "export_s": exported,
+                "file_mb": file.stat().st_size / 1e6,
+                "said": said,
+                "browser": browser.version,
+                **measured(page, server.url, len(scene.pairs.first), given.seconds),
+            }
             page.close()
             server.close()
             results.append(own)

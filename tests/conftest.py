@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
 from typing import Any
 
@@ -36,6 +38,23 @@ def no_reports(request, monkeypatch):
     """Trainings write no report, which takes longer than they do, unless a test is marked ``pages``."""
     if request.node.get_closest_marker("pages") is None:
         monkeypatch.setattr("graphdiffusion.report.page.write_report", lambda *given, **how: None)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, which draws in software."""
+    chromium = shutil.which("chromium")
+    if chromium is None and os.environ.get("GRAND_TEST_BROWSER") != "required":
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-quic",
+             "--no-first-run", "--disable-sync", "--disable-background-networking",
+             "--disable-component-update"]  # fmt: skip
+    with sync_playwright() as driver:
+        own = driver.chromium.launch(executable_path=chromium or "chromium", args=quiet)
+        yield own
+        own.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -33,11 +33,11 @@ from graphdiffusion.report.page.compare import _scores as scores
 from graphdiffusion.report.page.html import element, page, pictures, table
 from graphdiffusion.report.page.report import read_report, write_report
 from graphdiffusion.report.style import axes_of
+from graphdiffusion.report.view.scene import read_scene
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
 from graphdiffusion.training.problem import member_splits
 
 EVIL = "</script><script>window.broken = 1</script><img src=x onerror=window.broken=2>"
-CHROMIUM = shutil.which("chromium")
 NAME = f"even {EVIL} {'x' * 3000}"  # of a class
 FRACTIONS = [0.0, 0.5, 1.0]
 
@@ -419,25 +419,20 @@ def test_no_time(tmp_path):
     assert "along" not in ids and reader.tags[ids.index("time") - 1][1]["hidden"] == "hidden"
 
 
+def test_the_viewer_shows_the_same_model_of_a_choice(choice):
+    report, scene = read_report(choice), read_scene(choice)
+    assert scene.run.folder == report.shown.folder and scene.member == report.shown.best
+    assert scene.times == report.course.times
+    np.testing.assert_array_equal(scene.answers.argmax(-1), report.course.predicted)
+    other = read_scene(choice, member=1)
+    assert (other.run.folder, other.member) != (scene.run.folder, scene.member)
+
+
 def test_a_choice_of_one_configuration(choice):
     report = read_report(choice)
     assert len(report.summary["race"]) == 1
     assert report.runs[0].config.title in parts.title(report) and "several" not in parts.title(report)
     assert "One configuration, laplacian: the answer is the mean of" in "".join(parts.heading(report))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None and os.environ.get("GRAND_TEST_BROWSER") != "required":
-        pytest.skip("chromium is not installed")
-    from playwright.sync_api import sync_playwright
-
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-             "--disable-background-networking", "--disable-component-update"]  # fmt: skip
-    with sync_playwright() as driver:
-        own = driver.chromium.launch(executable_path=CHROMIUM or "chromium", args=quiet)
-        yield own
-        own.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")], ids=["desktop", "phone"])

@@ -1,4 +1,4 @@
-"""``grand evaluate``, ``predict``, ``report``, ``view`` and ``compare``: what finished runs are good for."""
+"""``grand evaluate``, ``predict``, ``report``, ``view`` and ``compare``: what finished runs are for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -165,9 +165,7 @@ def view(
     member: Annotated[
         str, typer.Option(help="Number of a member, or best: the one that grand report shows.")
     ] = "best",
-    port: Annotated[
-        int, typer.Option(help="Port of 127.0.0.1 to serve at; 0: a free one.", min=0, max=65535)
-    ] = 0,
+    port: Annotated[int, typer.Option(help="Port of 127.0.0.1 to serve at; 0: a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
     plugin: Plugins = None,
     root: Annotated[str, ROOT] = "",
@@ -175,8 +173,8 @@ def view(
     """Look at the graph of a run in a browser, with what one of its models does on it.
 
     Nodes by class, prediction or state along t, edges by attention; click a node to see whom it listens to
-    and how its answer changes. The page is served on this machine alone until Ctrl-C, or written as one file
-    (--out) that needs no network.
+    and how its answer changes. The page is served on this machine alone until Ctrl-C, or written as one
+    file (--out) that needs no network.
     """
     from ..ensemble import load_ensemble
     from ..report.view import serve_view, write_view
@@ -185,7 +183,7 @@ def view(
         raise ConfigError("one model is shown: name a --member, or best.")
     count = len(load_ensemble(run, root or None).members)
     number = None if member == "best" else _member(member, count, 0)
-    how = {"root": root or None, "member": number, "note": say}
+    how: dict[str, Any] = {"root": root or None, "member": number, "note": say}
     if out is not None:
         print(f"Graph: {write_view(run, out, **how)}", flush=True)
         return

@@ -100,6 +100,19 @@ function makePicture(canvas) {
     gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
     gl.bufferData(gl.ARRAY_BUFFER, values, gl.DYNAMIC_DRAW);
   };
+  const list = (buffer, nodes) => {
+    gl.bindVertexArray(own.nodes.array);
+    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, buffer);
+    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, nodes, gl.DYNAMIC_DRAW);
+  };
+  // all nodes in an order without pattern, so that the first of them are a fair sample
+  const order = Uint32Array.from({ length: count }, (_, k) => k);
+  for (let k = count - 1, seed = 1; k > 0; k -= 1) {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    const other = seed % (k + 1), kept = order[k];
+    order[k] = order[other];
+    order[other] = kept;
+  }
   const u8 = gl.UNSIGNED_BYTE, u16 = gl.UNSIGNED_SHORT;
   const table = (unit) => { // a texture whose entries are looked up, and never mixed
     const texture = gl.createTexture();
@@ -129,9 +142,12 @@ function makePicture(canvas) {
       copy: program(WHOLE, COPY, []),
       nodes: shape([[2, u16, true], [4, u8, true], [1, u8, false]]),
       kept: table(0), buffer: gl.createFramebuffer(), empty: gl.createVertexArray(), size: "",
-      edges: { ends: table(1), strength: table(2) }, marked: { ends: table(3), strength: table(4) }, markedCount: 0,
+      edges: { ends: table(1), strength: table(2) }, marked: { ends: table(3), strength: table(4) }, markedCount: 0, frontCount: 0,
     };
     fill(own.nodes.buffers[0], arrays.places);
+    own.order = gl.createBuffer();
+    own.front = gl.createBuffer();
+    list(own.order, order);
     enterEnds(own.edges.ends, endsOf(pairs, (p) => p));
   }
   function keep(w, h) { // the edges lie in a texture of the size of the picture
@@ -172,10 +188,12 @@ function makePicture(canvas) {
       fill(own.nodes.buffers[2], sizes);
     },
     weigh(strengths) { enterStrengths(own.edges.strength, strengths); },
-    mark(list, strengths) { // edges that stand out
-      own.markedCount = list.length;
-      enterEnds(own.marked.ends, endsOf(list.length, (k) => list[k]));
+    mark(edges, strengths, nodes) { // edges and nodes that stand out
+      own.markedCount = edges.length;
+      own.frontCount = nodes.length;
+      enterEnds(own.marked.ends, endsOf(edges.length, (k) => edges[k]));
       enterStrengths(own.marked.strength, strengths);
+      list(own.front, nodes);
     },
     // Where a node is on the screen, and the place of a point on the screen.
     pixel(node) {
@@ -187,8 +205,8 @@ function makePicture(canvas) {
       const { width, height, side } = frame();
       return [view.x + (x - width / 2) / side, view.y - (y - height / 2) / side, side];
     },
-    // Draws the edges from one number to another over those that are there, and all else anew.
-    draw({ from, to, text, mark, dim }) {
+    // Draws the edges from one number to another over those that are there, and so many nodes anew.
+    draw({ from, to, nodes, text, mark, dim }) {
       const ratio = Math.min(window.devicePixelRatio || 1, 2), { width, height, scale, shift } = frame();
       const w = Math.round(width * ratio), h = Math.round(height * ratio), radius = picture.radius();
       if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; }
@@ -215,7 +233,7 @@ function makePicture(canvas) {
       gl.enable(gl.BLEND);
       gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
       // many edges are fainter, until one looks closer
-      const crowd = Math.min(1, Math.sqrt(6000 / Math.max(pairs, 1)) * Math.max(view.zoom, 1));
+      const crowd = Math.min(1, (6000 / Math.max(pairs, 1)) ** 0.7 * Math.max(view.zoom, 1));
       const widest = Math.min(Math.max(1.1 * radius, 1.2), 6);
       gl.bindFramebuffer(gl.FRAMEBUFFER, own.buffer);
       if (!from) gl.clear(gl.COLOR_BUFFER_BIT);
@@ -231,7 +249,10 @@ function makePicture(canvas) {
       gl.uniform2fv(own.discs.at("shift"), shift);
       gl.uniform1f(own.discs.at("radius"), radius * ratio);
       gl.bindVertexArray(own.nodes.array);
-      gl.drawArrays(gl.POINTS, 0, count);
+      for (const [buffer, number] of [[own.order, nodes], [own.front, own.frontCount]]) {
+        gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, buffer);
+        gl.drawElements(gl.POINTS, number, gl.UNSIGNED_INT, 0);
+      }
       picture.drawn += 1;
     },
     restore: prepare,

@@ -21,9 +21,9 @@ NEAREST, APART = 6, 25  # nodes that are kept apart from each other, and steps o
 def layout(edge_index: NDArray[np.int64], nodes: int, seed: int = 0) -> Floats:
     """Places ``(n, 2)`` in the unit square: edges attract, and all nodes repel each other.
 
-    The graph is made smaller by joining neighbours, again and again. The smallest one is laid out first, and
-    its places are where the next one starts. The pull of an edge grows like the logarithm of its length, so
-    that communities separate (Noack's LinLog model). The same graph and seed give the same places.
+    The graph is made smaller by joining neighbours, again and again. The smallest one is laid out first,
+    and its places are where the next one starts. The pull of a long edge hardly grows with its length, so
+    that communities separate (as in Noack's LinLog model). The same graph and seed give the same places.
 
     Args:
         edge_index: ``(2, E)``; directions, weights and self-loops do not matter.
@@ -33,7 +33,8 @@ def layout(edge_index: NDArray[np.int64], nodes: int, seed: int = 0) -> Floats:
     if nodes < 2:
         return np.full((nodes, 2), 0.5)
     generator = np.random.default_rng(seed)
-    graph, mass = _simple(edge_index, nodes), np.ones(nodes)
+    graph = _simple(edge_index, nodes)
+    mass: Floats = np.ones(nodes)
     levels: list[tuple[sparse.csr_array, Floats]] = [(graph, mass)]
     groups: list[NDArray[np.int64]] = []
     while len(mass) > COARSEST:
@@ -44,7 +45,7 @@ def layout(edge_index: NDArray[np.int64], nodes: int, seed: int = 0) -> Floats:
         onto = sparse.csr_array(
             (np.ones(len(mass)), (group, np.arange(len(mass)))), shape=(count, len(mass))
         )
-        graph, mass = _without_loops(onto @ graph @ onto.T), np.bincount(group, mass)
+        graph, mass = _without_loops(onto @ graph @ onto.T), onto @ mass
         levels.append((graph, mass))
         groups.append(group)
     places = generator.normal(size=(len(mass), 2)) * np.sqrt(nodes)

@@ -132,7 +132,7 @@ function neighbours(panel, node, detail, choose, moves) {
   const near = detail.heard ? detail.heard.map((own) => own[0]) : Array.from(pairsOf(node), (p) => otherEnd(p, node));
   if (!near.length) { panel.append(make("p", "It has no neighbours.", { class: "soft" })); return; }
   const table = make("table", null), head = make("tr", null), body = make("tbody", null);
-  const titles = attention ? ["node", "listens", "is heard"] : ["node", "weight", "back"];
+  const titles = !detail.heard ? ["node"] : attention ? ["node", "listens", "is heard"] : ["node", "weight", "back"];
   head.append(...titles.map((title) => make("th", title, { scope: "col" })));
   const top = make("thead", null);
   top.append(head);
@@ -157,8 +157,10 @@ function neighbours(panel, node, detail, choose, moves) {
         button.addEventListener("click", () => choose(k, true));
         cell.append(button);
       }
+      row.append(cell);
+      if (!detail.heard) return row;
       listens.append(make("span", there === null ? "–" : there.toFixed(3)), bar(Math.abs(there ?? 0) / peak));
-      row.append(cell, listens, make("td", back === null ? "–" : back.toFixed(3)));
+      row.append(listens, make("td", back === null ? "–" : back.toFixed(3)));
       return row;
     }));
     if (focused !== undefined) body.querySelector(`[data-node="${focused}"]`)?.focus();

@@ -202,7 +202,8 @@ def page_data(scene: Scene, served: bool) -> tuple[dict[str, Any], list[str]]:
         left_out.append(f"{rest:,} of the weakest pairs of neighbours are not drawn.")
     peak = max(float(np.abs(scene.edges).max(initial=0)), 1e-12)
     strength = np.maximum(
-        _field(np.abs(scene.edges), pairs.there[drawn], 0), _field(np.abs(scene.edges), pairs.back[drawn], 0)
+        _field(np.abs(scene.edges), pairs.there[drawn], 0),
+        _field(np.abs(scene.edges), pairs.back[drawn], 0),
     )
     width = np.where(strength > 0, 1 + 254 * np.sqrt(strength / peak), 0).round()
     names = scene.run.names
@@ -229,7 +230,9 @@ def page_data(scene: Scene, served: bool) -> tuple[dict[str, Any], list[str]]:
         arrays["said"] = packed(65534 * said, "u2")
         shown = ["truth", "said"]
         if len(names) > OUTPUTS:
-            left_out.append(f"Nodes can be coloured by the first {OUTPUTS} of {len(names)} {_noun(scene)}s.")
+            left_out.append(
+                f"Nodes can be coloured by the first {OUTPUTS} of {len(names)} {_noun(scene)}s."
+            )
     ids = scene.run.data.get("node_ids")
     data: dict[str, Any] = {
         "count": count,

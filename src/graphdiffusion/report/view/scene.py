@@ -21,6 +21,7 @@ from ...errors import ConfigError
 from ...graph import Graph
 from ...nn.trajectory import ModelTrajectory
 from ...training.runs import Run
+from ...training.summary import counted
 from ..nodes import framed, moments, principal
 from ..page.report import shown_run
 from .layout import layout
@@ -37,8 +38,8 @@ class Scene:
         run: The run of the model.
         member: Its number there.
         times: ``(m,)``; of a model without an integral the number 0 alone.
-        answers: Probabilities or numbers at these times, ``(m, n, outputs)``; ``(1, n, outputs)`` at the end
-            alone where the model cannot be read out before.
+        answers: Probabilities or numbers at these times, ``(m, n, outputs)``; ``(1, n, outputs)``, at the
+            end alone, where the model cannot be read out before.
         plane: The two principal components of the states, ``(m, n, 2)`` in [0, 1].
         explained: Share of the variance that they show.
         edges: A at these times, ``(m, E)`` in the order of the graph; ``(1, E)`` where it is constant.
@@ -99,14 +100,14 @@ class Scene:
         """What is said of a chosen node.
 
         Returns:
-            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``; ``heard``, for
-            each neighbour its number, A from it and A to it at all times (``None`` without such an edge);
-            ``shares`` by distance, or ``None``.
+            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``; ``heard``,
+            for each neighbour its number, A from it and A to it at all times (``None`` without such an
+            edge); ``shares`` by distance, or ``None``.
         """
         row, col = self.ends
         to, by = np.flatnonzero(row == node), np.flatnonzero(col == node)
-        heard = {int(col[e]): self._along(e) for e in to}
-        given = {int(row[e]): self._along(e) for e in by}
+        heard = {int(col[e]): self._along(int(e)) for e in to}
+        given = {int(row[e]): self._along(int(e)) for e in by}
         own = heard.get(node)
         near = sorted((heard.keys() | given.keys()) - {node})
         shares = None if self.reach is None else self.reach.shares(np.array([node]))[0]
@@ -174,6 +175,7 @@ def read_scene(
         note: Called with what took time.
     """
     run, number = shown_model(Path(folder), root, member)
+    begun = time.perf_counter()
     found = run.trajectory(moments(run), number)
     if found.logits is None:
         answers = run.predict(member=number)[None]
@@ -181,6 +183,9 @@ def read_scene(
         answers = run.answers(found.logits, number)
     edges, attention = _edges(run, found)
     plane, explained = principal(found.states.float().cpu().numpy())
+    reach = reach_of(found, edges if attention else None)
+    took = f"{time.perf_counter() - begun:.1f} s"
+    note(f"{run.config.title}, training {number}, at {counted(len(found.times), 'time')}: {took}")
     begun = time.perf_counter()
     graph = run.problem.graph
     places = layout(graph.edge_index.cpu().numpy(), graph.num_nodes)
@@ -195,7 +200,7 @@ def read_scene(
         edges=edges.cpu().float().numpy(),
         attention=attention,
         places=places,
-        reach=reach_of(found, edges if attention else None),
+        reach=reach,
     )
 
 

@@ -82,7 +82,7 @@ function paint() {
     picture.colour(colours, sizes);
     picture.weigh(strengths);
     const own = state.chosen < 0 ? [] : pairsOf(state.chosen);
-    picture.mark(own, Uint8Array.from(own, (p) => strengths[p]));
+    picture.mark(own, Uint8Array.from(own, (p) => strengths[p]), Uint32Array.from(dim ? [...near, state.chosen] : []));
   }
   const t = data.times[Math.min(Math.round(state.frame), last)];
   const now = data.times[0] + (data.times[last] - data.times[0]) * state.frame / Math.max(last, 1);
@@ -97,9 +97,11 @@ function paint() {
   changed();
 }
 
-// A frame is drawn when something has changed. It draws as many edges as the device manages in time, the
-// strongest first; those that are left follow in further frames, until something changes again.
-const pace = { most: Math.min(pairs, 20000), done: 0, asked: 0, waiting: false };
+// A frame is drawn when something has changed. It draws a share of the edges, the strongest first, and of the
+// nodes, as large as the device manages in time; what is left follows in further frames, until something
+// changes again.
+const FEWEST = { edges: 4000, nodes: 15000 }, MORE = 40000; // of the first frame at least; edges of those that follow
+const pace = { share: 20000 / Math.max(pairs, 20000), done: 0, asked: 0, waiting: false };
 function later() {
   if (pace.waiting) return;
   pace.waiting = true;
@@ -109,21 +111,25 @@ function later() {
 function changed() {
   pace.done = 0;
   state.dirty = true;
+  canvas.dataset.busy = "yes";
   later();
 }
 function render() {
   pace.waiting = false;
   if (!picture || !state.dirty) return;
   const took = performance.now() - pace.asked; // a frame comes late while the last one is being drawn
-  if (took > 45) pace.most = Math.max(pace.most * Math.max(35 / took, 0.2), 1000);
-  else if (took < 25) pace.most = Math.min(pace.most * 1.25, Math.max(pairs, 1000));
+  if (took > 45) pace.share = Math.max(pace.share * Math.max(35 / took, 0.3), 0.004);
+  else if (took < 25) pace.share = Math.min(pace.share * 1.25, 1);
   const look = getComputedStyle(document.documentElement);
   const tint = (name) => rgb(look.getPropertyValue(name).trim()).map((v) => v / 255);
-  const all = edges.value === "all" ? pairs : 0, to = Math.min(pace.done + Math.round(pace.most), all);
-  picture.draw({ from: pace.done, to, text: tint("--edge"), mark: tint("--mark"), dim: state.chosen >= 0 });
-  pace.done = to;
-  Object.assign(canvas.dataset, { drawn: String(picture.drawn), edges: String(to), zoom: picture.view.zoom.toFixed(3) });
-  state.dirty = to < all;
+  const all = edges.value === "all" ? pairs : 0;
+  const some = (most, least) => Math.min(most, Math.max(Math.round(pace.share * most), least));
+  const to = Math.min(pace.done ? pace.done + MORE : some(all, FEWEST.edges), all);
+  state.dirty = to < all || (pace.done === 0 && pace.share < 1);
+  const nodes = state.dirty ? some(count, FEWEST.nodes) : count;
+  picture.draw({ from: pace.done, to, nodes, text: tint("--edge"), mark: tint("--mark"), dim: state.chosen >= 0 });
+  pace.done = Math.max(to, 1);
+  Object.assign(canvas.dataset, { drawn: String(picture.drawn), edges: String(to), busy: state.dirty ? "yes" : "no", nodes: String(nodes), zoom: picture.view.zoom.toFixed(3) });
   if (state.dirty) later();
 }
 
