@@ -18,6 +18,7 @@ from test_page import EVIL, Reader, write_graph
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import ConfigError, DataError
+from graphdiffusion.nn.trajectory import last_state
 from graphdiffusion.report.nodes import principal
 from graphdiffusion.report.page.server import PageServer
 from graphdiffusion.report.view import view_routes, write_view
@@ -231,6 +232,24 @@ def test_other_tasks_and_models(tmp_path, target, model):
         y = found.run.problem.task.y[:, 0]
         low, high = data["ranges"][0]
         assert low <= float(y[y.isfinite()].min()) and high >= float(y[y.isfinite()].max())
+
+
+def test_the_attention_of_a_layer(tmp_path):
+    """GAT: that of the last layer, by PyG's own."""
+    from torch_geometric.nn import GATConv
+
+    how = ["--model", "gat", "--hidden", "4", "--output-heads", "2"]
+    found = read_scene(trained(tmp_path, "classes", *how))
+    model, problem = found.run.model(found.member), found.run.problem
+    assert found.attention and "in the last layer" in " ".join(notes(found))
+    own, (given, _) = model.layers[-1], last_state(model, problem.x, problem.graph)
+    conv = GATConv(given.shape[1], 2, heads=2, concat=False, add_self_loops=False)
+    with torch.no_grad():
+        conv.lin.weight.copy_(own.linear.weight)
+        conv.att_dst.copy_(own.vector[..., 0][None])
+        conv.att_src.copy_(own.vector[..., 1][None])
+        _, (_, wanted) = conv(given, problem.graph.edge_index, return_attention_weights=True)
+    np.testing.assert_allclose(found.edges[0], wanted.mean(1), atol=1e-5)
 
 
 # Pages

@@ -89,7 +89,7 @@ function describe(panel, node, detail, choose) {
   else {
     const peak = data.names.map((_, k) => Math.max(...detail.answers.map((row) => row[k])));
     const order = [...data.names.keys()].sort((a, b) => peak[b] - peak[a]).slice(0, 6);
-    if (detail.answers.length > 1) {
+    if (detail.answers.length > 1 && data.times[last] > 0) {
       const drawn = chart(detail.answers, order);
       panel.append(drawn.svg);
       moves.push(drawn.move);

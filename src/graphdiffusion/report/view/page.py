@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import __version__
+from ...nn.continuous import Continuous
 from ...training.summary import counted
 from ..page.html import Html, colours, element, page
 from .reach import FURTHEST
@@ -167,13 +168,17 @@ def notes(scene: Scene) -> list[str]:
         "those of this training.",
         "Neighbours are near to each other; places do not depend on the model.",
     ]
-    if scene.attention:
+    integral = isinstance(scene.run.model(), Continuous)
+    if scene.attention and not integral:
+        told.append("Edges are as wide as the larger attention of both directions, in the last layer.")
+    elif scene.attention:
         changing = "at t" if len(scene.edges) > 1 else "which is the same for all t"
         told.append(f"Edges are as wide as the larger attention of both directions, {changing}.")
     else:
         told.append("This model has no attention of its own: edges show the weights of the graph.")
     if scene.times[-1] == 0:
-        told.append("This model has no integral over time: there is no t to choose.")
+        why = "T is 0" if integral else "This model has no integral over time"
+        told.append(f"{why}: there is no t to choose.")
     elif len(scene.answers) == 1:
         told.append("This model cannot be read out before T: answers are those at T.")
     told.append(

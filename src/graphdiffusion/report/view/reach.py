@@ -101,8 +101,10 @@ def reach_of(found: ModelTrajectory, attention: Tensor | None) -> Reach | None:
     flow = found.flow
     if flow is None or attention is None or float(found.times[-1]) <= 0:
         return None
-    equation = flow.equation
-    if type(equation) is not Diffusion or any(type(term) is not Source for term in equation.terms):
+    if type(flow.equation) is not Diffusion:
+        return None
+    equation = cast(Diffusion, flow.equation)
+    if any(type(term) is not Source for term in equation.terms):
         return None
     terms = [cast(Source, term) for term in equation.terms]
     scalar = all(c.raw.shape[-1] == 1 for c in (equation.alpha, *(term.beta for term in terms)))

@@ -19,7 +19,7 @@ from ...ensemble.folder import holds_choice
 from ...ensemble.result import crossed_runs, load_ensemble
 from ...errors import ConfigError
 from ...graph import Graph
-from ...nn.trajectory import ModelTrajectory
+from ...nn.trajectory import ModelTrajectory, last_state
 from ...training.runs import Run
 from ...training.summary import counted
 from ..nodes import framed, moments, principal
@@ -181,7 +181,7 @@ def read_scene(
         answers = run.predict(member=number)[None]
     else:
         answers = run.answers(found.logits, number)
-    edges, attention = _edges(run, found)
+    edges, attention = _edges(run, number, found)
     plane, explained = principal(found.states.float().cpu().numpy())
     reach = reach_of(found, edges if attention else None)
     took = f"{time.perf_counter() - begun:.1f} s"
@@ -221,8 +221,12 @@ def shown_model(
 
 
 @torch.no_grad()
-def _edges(run: Run, found: ModelTrajectory) -> tuple[Tensor, bool]:
-    """A at all times, or once where it is constant, and whether it is an attention."""
+def _edges(run: Run, member: int, found: ModelTrajectory) -> tuple[Tensor, bool]:
+    """A at all times, or once where it is constant, and whether it is an attention.
+
+    Of a model whose layers have attention, such as GAT, that of the last one, the mean of its heads; of one
+    without attention the weights of the graph.
+    """
     flow, graph = found.flow, run.problem.graph
     if flow is not None and found.solution is not None and found.solution.states is not None:
         states = found.solution.states
@@ -232,6 +236,11 @@ def _edges(run: Run, found: ModelTrajectory) -> tuple[Tensor, bool]:
                 return first[None], True
             each = zip(found.times.to(states.dtype), states, strict=True)
             return torch.stack([flow.attention(t, x).cpu() for t, x in each]), True  # type: ignore[union-attr]
+    model = run.model(member)
+    layers = getattr(model, "layers", None)
+    if layers and hasattr(layers[-1], "weights"):
+        given, _ = last_state(model, run.problem.x, graph)
+        return layers[-1].weights(given, graph).mean(-2)[None], True
     weight = torch.ones(graph.num_edges) if graph.weight is None else graph.weight
     return weight[None].float(), False
 
