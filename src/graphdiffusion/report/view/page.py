@@ -27,7 +27,6 @@ NAMES = {
     "class": "class",
     "predicted": "prediction at t",
     "right": "right or wrong at t",
-    "truth": "target",
     "said": "prediction at t",
     "state": "state x(t)",
 }
@@ -65,7 +64,11 @@ def _content(scene: Scene, data: dict[str, Any], told: list[str]) -> list[Html]:
     several = scene.task != "classification" and len(data["names"]) > 1
     classes = scene.task == "classification"
     controls = [
-        element("label", "colour ", _select("colour", {key: NAMES[key] for key in data["colours"]})),
+        element(
+            "label",
+            "colour ",
+            _select("colour", {key: (NAMES | {"truth": data["noun"]})[key] for key in data["colours"]}),
+        ),
         element(
             "label",
             "of ",

@@ -7,6 +7,8 @@ const colours = new Uint8Array(4 * count), sizes = new Uint8Array(count), streng
 const rgb = (text) => [1, 3, 5].map((k) => parseInt(text.slice(k, k + 2), 16));
 const hues = palette.map(rgb), neutral = rgb(grey), GOOD = [0, 158, 115], BAD = [213, 94, 0];
 
+const ramp = (share) => gradient(0.12 + 0.88 * share); // the darkest colours cannot be seen at night
+
 function predictedAt(node, frame) {
   return arrays.predicted[Math.min(Math.round(frame), saidFrames - 1) * count + node];
 }
@@ -34,11 +36,11 @@ function painter() {
     case "right": return (node) => [GOOD, BAD][wrongAt(node)] || neutral;
     case "truth": return (node) => {
       const share = arrays.truth[k * count + node];
-      return share === 65535 ? neutral : gradient(share / 65534);
+      return share === 65535 ? neutral : ramp(share / 65534);
     };
     case "said": {
       const size = outputs * count, rows = arrays.said.length / size;
-      return (node) => gradient(between(arrays.said, rows, size, node * outputs + k, state.frame) / 65534);
+      return (node) => ramp(between(arrays.said, rows, size, node * outputs + k, state.frame) / 65534);
     }
     default: {
       const size = 2 * count, rows = arrays.plane.length / size, found = [0, 0, 0];
@@ -159,8 +161,8 @@ function list() { // the legend; classes can be hidden and shown
   } else if (kind === "state") {
     legend.replaceChildren(item("like colours are like states; grey is the middle of all", grey));
   } else {
-    const [low, high] = data.ranges[Number(output.value)];
-    legend.replaceChildren(item(number(low), `rgb(${gradient(0)})`), item(number(high), `rgb(${gradient(1)})`), item("not known", grey));
+    const ends = data.task === "regression" ? data.ranges[Number(output.value)].map(number) : kind === "truth" ? ["no", "yes"] : ["0%", "100%"];
+    legend.replaceChildren(item(ends[0], `rgb(${ramp(0)})`), item(ends[1], `rgb(${ramp(1)})`), ...(kind === "truth" ? [item("not known", grey)] : []));
   }
 }
 
