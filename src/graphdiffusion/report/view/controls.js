@@ -22,7 +22,7 @@ canvas.addEventListener("pointermove", (event) => {
   if (fingers.size === 2) { // two fingers: the distance zooms, the middle moves
     const [other] = [...fingers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
     const far = (a) => Math.max(Math.hypot(a[0] - other[0], a[1] - other[1]), 1);
-    zoom(far([x, y]) / far(before), (x + other[0]) / 2, (y + other[1]) / 2);
+    zoom(far([x, y]) / far(before), [(x + other[0]) / 2, (y + other[1]) / 2]);
     shift((x - before[0]) / 2, (y - before[1]) / 2);
   } else if (fingers.size === 1) {
     if (drag) drag.far += Math.hypot(x - before[0], y - before[1]);
@@ -43,7 +43,7 @@ canvas.addEventListener("pointerleave", () => { hover.hidden = true; });
 canvas.addEventListener("wheel", (event) => {
   if (!picture) return;
   event.preventDefault();
-  zoom(Math.exp(-Math.min(Math.max(event.deltaY, -200), 200) / 300), ...within(event));
+  zoom(Math.exp(-Math.min(Math.max(event.deltaY, -200), 200) / 300), within(event));
 }, { passive: false });
 
 function point(x, y) { // the id of the node below the pointer

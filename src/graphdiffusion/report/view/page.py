@@ -186,7 +186,7 @@ def notes(scene: Scene) -> list[str]:
         told.append("This model cannot be read out before T: answers are those at T.")
     told.append(
         f"The colour of the state shows two principal components, {100 * scene.explained:.0f}% of the "
-        "variance over all nodes and times: the same colour is the same state."
+        "variance over all nodes and times: like colours are like states, at all t."
     )
     if scene.reach is None:
         told.append("How far a node listens is not known for this model.")
@@ -264,13 +264,13 @@ def page_data(scene: Scene, served: bool) -> tuple[dict[str, Any], list[str]]:
 def _add_details(scene: Scene, data: dict[str, Any]) -> list[str]:
     """Put the details of all nodes into the data of a page; sentences on those that do not fit."""
     left_out, pairs = [], scene.pairs
-    room, place = ROOM, "the file; without --out they are computed for each node that is chosen"
+    room, otherwise = ROOM, "without --out they are computed for each node that is chosen"
     low, high = np.array(data["ranges"]).T
     if 2 * scene.answers.size <= room:
         data["arrays"]["answers"] = packed(65534 * _share(scene.answers, low, high), "u2")
         room -= 2 * scene.answers.size
     else:
-        left_out.append(f"The answers of each node along t would make too large {place}.")
+        left_out.append(f"The answers of each node along t would make the file too large: {otherwise}.")
     if 2 * scene.edges.size <= room and len(pairs.first) <= MOST_PAIRS:
         ends = float(scene.edges.min(initial=0)), data["edge"]["peak"]
         data["edge"]["range"] = ends
@@ -279,13 +279,13 @@ def _add_details(scene: Scene, data: dict[str, Any]) -> list[str]:
             data["arrays"][name] = packed(own, "u2")
     else:
         kind = data["edge"]["kind"]
-        left_out.append(f"The numbers of the {kind} of each edge would make too large {place}.")
+        left_out.append(f"The {kind}s of each node would make the file too large: {otherwise}.")
     if scene.reach is not None:
         if scene.reach.work * data["count"] <= WORK:
             shares = scene.reach.shares(np.arange(data["count"]))
             data["arrays"]["shares"] = packed(65535 * shares, "u2")
         else:
-            left_out.append(f"How far each node listens would take too long for {place}.")
+            left_out.append(f"The shares of far nodes would take too long for all nodes: {otherwise}.")
     return left_out
 
 

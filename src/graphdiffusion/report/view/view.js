@@ -20,7 +20,7 @@ function wrongAt(node) { // 0: right, 1: wrong, -1: not known
 const around = new Uint8Array(3 * 32 * 32);
 for (let i = 0; i < 32; i += 1) {
   for (let j = 0; j < 32; j += 1) { // Oklab, of one lightness
-    const a = 0.3 * (i / 31 - 0.5), b = 0.3 * (j / 31 - 0.5), L = 0.68;
+    const a = 0.42 * (i / 31 - 0.5), b = 0.42 * (j / 31 - 0.5), L = 0.68;
     const [l, m, s] = [L + 0.3963 * a + 0.2158 * b, L - 0.1056 * a - 0.0639 * b, L - 0.0895 * a - 1.2915 * b].map((v) => v ** 3);
     const mixed = [4.0767 * l - 3.3077 * m + 0.231 * s, -1.2684 * l + 2.6098 * m - 0.3413 * s, -0.0042 * l - 0.7034 * m + 1.7076 * s];
     mixed.forEach((v, c) => { around[3 * (32 * i + j) + c] = 255 * Math.min(Math.max(v, 0), 1) ** (1 / 2.2); });
@@ -157,7 +157,8 @@ function list() { // the legend; classes can be hidden and shown
       });
     })));
   } else if (kind === "right") {
-    legend.replaceChildren(item("right", `rgb(${GOOD})`), item("wrong", `rgb(${BAD})`), item("class not known", grey));
+    const unknown = arrays.classes.includes(-1) ? [item("class not known", grey)] : [];
+    legend.replaceChildren(item("right", `rgb(${GOOD})`), item("wrong", `rgb(${BAD})`), ...unknown);
   } else if (kind === "state") {
     legend.replaceChildren(item("like colours are like states; grey is the middle of all", grey));
   } else {
@@ -203,7 +204,11 @@ function nearest(px, py, reach) {
   }
   return best;
 }
-function zoom(factor, px = canvas.clientWidth / 2, py = canvas.clientHeight / 2) {
+function middle() { // of the picture, or the chosen node where it can be seen
+  const [x, y] = state.chosen < 0 ? [-1, -1] : picture.pixel(state.chosen), [w, h] = [canvas.clientWidth, canvas.clientHeight];
+  return x > 0 && y > 0 && x < w && y < h ? [x, y] : [w / 2, h / 2];
+}
+function zoom(factor, [px, py] = middle()) {
   const { view } = picture, [x, y] = picture.place(px, py);
   view.zoom = Math.min(Math.max(view.zoom * factor, 0.5), 200);
   const [u, v] = picture.place(px, py);
