@@ -42,15 +42,15 @@ def no_reports(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium, which draws in software."""
+    """Chromium for the tests of pages; where it is required and missing, they fail."""
     chromium = shutil.which("chromium")
     if chromium is None and os.environ.get("GRAND_TEST_BROWSER") != "required":
         pytest.skip("chromium is not installed")
     from playwright.sync_api import sync_playwright
 
-    quiet = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-quic",
-             "--no-first-run", "--disable-sync", "--disable-background-networking",
-             "--disable-component-update"]  # fmt: skip
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+             "--disable-background-networking", "--disable-component-update",
+             "--enable-unsafe-swiftshader"]  # fmt: skip
     with sync_playwright() as driver:
         own = driver.chromium.launch(executable_path=chromium or "chromium", args=quiet)
         yield own

@@ -82,7 +82,7 @@ def test_routes(server):
         ({"path": "/refuse"}, 405, "nothing to GET at /refuse"),
         ({"method": "POST", "path": "/echo", "body": "1", "Content_Type": "text/plain"}, 415, "text/plain"),
         ({"method": "POST", "path": "/echo", "body": "1", "Content_Type": None}, 415, "no type"),
-        ({"method": "POST", "path": "/echo", "body": "1", "Origin": "http://evil.example"}, 403, "only a page"),
+        ({"method": "POST", "path": "/echo", "body": "1", "Origin": "http://evil.org"}, 403, "only a page"),
         ({"method": "POST", "path": "/echo", "body": "1", "Origin": "null"}, 403, "only a page"),
         ({"method": "POST", "path": "/echo", "body": "x" * 1001}, 413, "1,000 bytes"),
         ({"method": "POST", "path": "/echo", "body": "1", "Content-Length": "9" * 40}, 413, "1,000 bytes"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...errors import ConfigError, DataError
 from ...files import write_bytes
-from ..page.server import Reply, Request, Routes, serve
+from ..page.server import PageServer, Reply, Request, Routes, serve
 from .page import view_page
 from .scene import Scene, read_scene
 
@@ -65,6 +65,7 @@ def serve_view(
         said: Called with the address once it can be opened.
         note: As of :func:`write_view`.
     """
+    PageServer({}, port).server_close()  # a port that cannot be used is refused before all work
     routes = view_routes(read_scene(folder, root, member, note), note)
     serve(routes, port, browser=browser, said=said)
 

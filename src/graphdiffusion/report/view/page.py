@@ -152,23 +152,14 @@ def _select(name: str, options: dict[Any, str]) -> Html:
 
 def _subtitle(scene: Scene) -> str:
     pairs = counted(len(scene.pairs.first), "pair") + " of neighbours"
-    return f"{counted(scene.graph.num_nodes, 'node')}, {pairs}; {_which(scene)}"
-
-
-def _which(scene: Scene) -> str:
-    result = next(r for r in scene.run.results if r.number == scene.member)
-    count = len(scene.run.results)
-    if count == 1:
-        return "one training"
-    best = ", the best by validation" if scene.member == scene.run.best and result.val is not None else ""
-    return f"training {scene.member} of {count}{best}"
+    return f"{counted(scene.graph.num_nodes, 'node')}, {pairs}; {scene.name}"
 
 
 def notes(scene: Scene) -> list[str]:
     """What is shown, and what this model does not have."""
     told = [
-        f"The model is {scene.run.config.title}, {_which(scene)}; training, validation and test nodes are "
-        "those of this training.",
+        f"The model is {scene.run.config.title}, {scene.name}; training, validation and test nodes "
+        "are its own.",
         "Neighbours are near to each other; places do not depend on the model.",
     ]
     integral = isinstance(scene.run.model(), Continuous)

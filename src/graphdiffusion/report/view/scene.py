@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...ensemble.folder import holds_choice
+from ...ensemble.folder import FITS, holds_choice
 from ...ensemble.result import crossed_runs, load_ensemble
 from ...errors import ConfigError
 from ...graph import Graph
@@ -62,6 +62,11 @@ class Scene:
     @property
     def graph(self) -> Graph:
         return self.run.problem.graph
+
+    @property
+    def name(self) -> str:
+        """Which training it is."""
+        return training_name(self.run, self.member)
 
     @property
     def ids(self) -> Sequence[Any]:
@@ -185,7 +190,8 @@ def read_scene(
     plane, explained = principal(found.states.float().cpu().numpy())
     reach = reach_of(found, edges if attention else None)
     took = f"{time.perf_counter() - begun:.1f} s"
-    note(f"{run.config.title}, training {number}, at {counted(len(found.times), 'time')}: {took}")
+    told = f"{run.config.title}, {training_name(run, number)}, at {counted(len(found.times), 'time')}"
+    note(f"{told}: {took}")
     begun = time.perf_counter()
     graph = run.problem.graph
     places = layout(graph.edge_index.cpu().numpy(), graph.num_nodes)
@@ -218,6 +224,18 @@ def shown_model(
             f"{folder} has the members 0 to {len(ensemble.members) - 1}, and no member {member}."
         )
     return ensemble.members[member]
+
+
+def training_name(run: Run, member: int) -> str:
+    """Which training a model comes from: its number in its run, and of a choice the name of the run."""
+    place = f"{run.folder.name}, " if run.folder.parent.name == FITS else ""
+    count = len(run.results)
+    if count == 1:
+        return f"{place}one training"
+    best = member == run.best and any(result.val is not None for result in run.results)
+    return f"{place}member {member}, " + (
+        f"the best of {count} by validation" if best else f"one of {count}"
+    )
 
 
 @torch.no_grad()
