@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import zlib
 from pathlib import Path
 
 import networkx
@@ -281,6 +283,25 @@ def test_the_file_loads_nothing(run, tmp_path, monkeypatch):
     assert said[-1] in Reader(small.read_text()).shown
 
 
+def test_what_the_script_is_given(scene):
+    data, _ = page_data(scene, served=False)
+
+    def array(name: str) -> np.ndarray:
+        own = data["arrays"][name]
+        return np.frombuffer(zlib.decompress(base64.b64decode(own["data"])), f"<{own['kind']}")
+
+    pairs = scene.pairs
+    wanted = np.maximum(scene.edges[:, pairs.there], scene.edges[:, pairs.back])
+    width = array("width").reshape(wanted.shape).astype(float)
+    np.testing.assert_allclose(((width - 1) / 254) ** 2 * data["edge"]["peak"], wanted, atol=5e-3)
+    np.testing.assert_allclose(array("places").reshape(-1, 2) / 65535, scene.places, atol=1e-5)
+    np.testing.assert_allclose(array("plane").reshape(scene.plane.shape) / 255, scene.plane, atol=3e-3)
+    np.testing.assert_array_equal(array("classes"), scene.truth)
+    np.testing.assert_array_equal(array("predicted"), scene.answers.argmax(-1).ravel())
+    served, _ = page_data(scene, served=True)
+    assert not {"answers", "there", "shares"} & served["arrays"].keys()
+
+
 def test_refusals(run, tmp_path, capsys):
     with pytest.raises(ConfigError, match="is a folder: name a file"):
         write_view(run, tmp_path)
@@ -381,6 +402,10 @@ def test_the_page_in_a_browser(browser, scene, run, server, tmp_path, how, width
 
     # the slider and the animation
     last = pixels(tab)
+    slider.fill("0")
+    assert pixels(tab) != last  # classes stay, and the attention changes
+    slider.fill("20")
+    assert pixels(tab) == last
     tab.select_option("#colour", "state")
     at_end = pixels(tab)
     assert at_end != last
