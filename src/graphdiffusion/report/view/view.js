@@ -91,7 +91,7 @@ function paint() {
   at("time-value").textContent = `t = ${now.toPrecision(3)}`;
   slider.value = String(Math.round(state.frame));
   slider.setAttribute("aria-valuetext", `t = ${now.toPrecision(3)} of ${data.times[last].toPrecision(3)}`);
-  at("all").hidden = visible === count;
+  at("all").style.visibility = visible === count ? "hidden" : "visible"; // it keeps its place
   const told = `${visible.toLocaleString("en")} of ${count.toLocaleString("en")} nodes shown`;
   if (status.textContent !== told && !state.timer) status.textContent = told;
   Object.assign(canvas.dataset, { frame: String(state.frame), t: String(t), chosen: String(state.chosen), visible: String(visible) });
