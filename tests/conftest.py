@@ -49,7 +49,8 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-             "--disable-background-networking", "--disable-component-update"]  # fmt: skip
+             "--disable-background-networking", "--disable-component-update",
+             "--enable-unsafe-swiftshader"]  # fmt: skip
     with sync_playwright() as driver:
         own = driver.chromium.launch(executable_path=chromium or "chromium", args=quiet)
         yield own

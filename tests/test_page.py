@@ -33,6 +33,7 @@ from graphdiffusion.report.page.compare import _scores as scores
 from graphdiffusion.report.page.html import element, page, pictures, table
 from graphdiffusion.report.page.report import read_report, write_report
 from graphdiffusion.report.style import axes_of
+from graphdiffusion.report.view.scene import read_scene
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
 from graphdiffusion.training.problem import member_splits
 
@@ -299,7 +300,7 @@ def test_places_in_the_plane():
     places = nodes.neighbour_map(states, np.random.default_rng(0))
     np.testing.assert_allclose(places[2], places[0])
     places[0, 0] = 1e6
-    framed = nodes._framed(places)
+    framed = nodes.framed(places)
     assert framed.min() >= 0 and framed.max() <= 1
     assert np.ptp(framed[1:]) > 0.5  # an outlier does not take the room of the others
     assert nodes.principal(np.ones((1, 5, 1)))[0].shape == (1, 5, 2)
@@ -416,6 +417,15 @@ def test_no_time(tmp_path):
     reader = Reader(write_report(trained(tmp_path, "classes", "--time", "0")).read_text())
     ids = [attributes.get("id") for _, attributes in reader.tags]
     assert "along" not in ids and reader.tags[ids.index("time") - 1][1]["hidden"] == "hidden"
+
+
+def test_the_viewer_shows_the_same_model_of_a_choice(choice):
+    report, scene = read_report(choice), read_scene(choice)
+    assert scene.run.folder == report.shown.folder and scene.member == report.shown.best
+    assert scene.times == report.course.times
+    np.testing.assert_array_equal(scene.answers.argmax(-1), report.course.predicted)
+    other = read_scene(choice, member=1)
+    assert (other.run.folder, other.member) != (scene.run.folder, scene.member)
 
 
 def test_a_choice_of_one_configuration(choice):

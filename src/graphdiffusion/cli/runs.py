@@ -1,4 +1,4 @@
-"""``grand evaluate``, ``predict``, ``report`` and ``compare``: what finished runs are good for."""
+"""``grand evaluate``, ``predict``, ``report``, ``view`` and ``compare``: what finished runs are for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
     app.command("predict")(predict)
     app.command("report")(report)
+    app.command("view")(view)
     app.command("compare")(compare)
 
 
@@ -154,6 +155,43 @@ def report(
     from ..report.page import write_report
 
     print(f"Report: {write_report(run, out, root=root or None)}", flush=True)
+
+
+def view(
+    run: Annotated[Path, _RUN],
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file to write instead of serving a page.", show_default=False)
+    ] = None,
+    member: Annotated[
+        str, typer.Option(help="Number of a member, or best: the one that grand report shows.")
+    ] = "best",
+    port: Annotated[int, typer.Option(help="Port of 127.0.0.1 to serve at; 0: a free one.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
+    plugin: Plugins = None,
+    root: Annotated[str, ROOT] = "",
+) -> None:
+    """Look at the graph of a run in a browser, with what one of its models does on it.
+
+    Nodes by class, prediction or state along t, edges by attention; click a node to see whom it listens to
+    and how its answer changes. The page is served on this machine alone until Ctrl-C, or written as one
+    file (--out) that needs no network.
+    """
+    from ..ensemble import load_ensemble
+    from ..report.view import serve_view, write_view
+
+    if member == "all":
+        raise ConfigError("one model is shown: name a --member, or best.")
+    count = len(load_ensemble(run, root or None).members)
+    number = None if member == "best" else _member(member, count, 0)
+    how: dict[str, Any] = {"root": root or None, "member": number, "note": say}
+    if out is not None:
+        print(f"Graph: {write_view(run, out, **how)}", flush=True)
+        return
+
+    def said(url: str) -> None:
+        print(f"Graph: {url} (Ctrl-C stops it)", flush=True)
+
+    serve_view(run, port, browser=not no_open, said=said, **how)
 
 
 def compare(

@@ -13,6 +13,7 @@ from .stability import plot_stability, step_errors
 from .step_diagrams import StepDiagram, step_diagram
 from .steps import FIGURE_1, plot_steps
 from .superpixels import animate_superpixels, plot_superpixels
+from .view import serve_view, write_view
 
 __all__ = [
     "FIGURE_1",
@@ -35,8 +36,10 @@ __all__ = [
     "plot_steps",
     "plot_superpixels",
     "read_curves",
+    "serve_view",
     "step_diagram",
     "step_errors",
     "write_comparison",
     "write_report",
+    "write_view",
 ]

@@ -50,12 +50,16 @@ class Course:
 
 def course(run: Run, member: int | None = None, seed: int = 0) -> Course:
     """The course of the nodes through the model of a member of a run, by default the best."""
-    problem = run.problem
+    found = run.trajectory(moments(run), member)
+    return summarised(found, run.problem.graph, _classes(run), seed)
+
+
+def moments(run: Run) -> list[float]:
+    """The fractions of T that are shown: fewer where states are large."""
     width = max(run.config.to_dict().get("hidden", 64), 1)
-    room = MEMORY // (4 * problem.num_nodes * width)
+    room = MEMORY // (4 * run.problem.num_nodes * width)
     frames = min(FRAMES, max(FEWEST, room))
-    found = run.trajectory([k / (frames - 1) for k in range(frames)], member)
-    return summarised(found, problem.graph, _classes(run), seed)
+    return [k / (frames - 1) for k in range(frames)]
 
 
 def _classes(run: Run) -> Tensor | None:
@@ -76,7 +80,7 @@ def summarised(found: ModelTrajectory, graph: Graph, y: Tensor | None, seed: int
     return Course(
         times=[float(t) for t in found.times],
         nodes=nodes,
-        places={"PCA": _framed(plane), "t-SNE": _framed(neighbour_map(shown, generator))},
+        places={"PCA": framed(plane), "t-SNE": framed(neighbour_map(shown, generator))},
         predicted=None if logits is None else logits[:, torch.from_numpy(nodes)].numpy(),
         energy=[relative_energy(graph, x) for x in states],
         separation=None if y is None else [separation(x, y) for x in states],
@@ -85,22 +89,23 @@ def summarised(found: ModelTrajectory, graph: Graph, y: Tensor | None, seed: int
     )
 
 
-def principal(states: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def principal(states: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
     """States ``(m, k, d)`` in the plane of the two directions in which all of them together vary most.
 
     Also the share of their variance that the plane shows. Directions have the sign that makes their
     largest entry positive, so that the same states give the same picture.
     """
-    flat = states.reshape(-1, states.shape[-1])
-    centred = flat - flat.mean(0)
-    values, vectors = np.linalg.eigh(centred.T @ centred)
+    # frame by frame: all states in float64 would take as much memory again
+    mean = np.mean([at.mean(0, dtype=np.float64) for at in states], axis=0)
+    products = [(at - mean).T @ (at - mean) for at in states]
+    values, vectors = np.linalg.eigh(np.sum(products, axis=0))
     basis = vectors[:, ::-1][:, :2]
     basis = basis * np.where(basis[np.abs(basis).argmax(0), range(basis.shape[1])] < 0, -1.0, 1.0)
-    plane = centred @ basis
-    if plane.shape[1] < 2:  # a single channel
-        plane = np.concatenate([plane, np.zeros_like(plane)], 1)
+    plane = np.stack([(at - mean) @ basis for at in states])
+    if plane.shape[-1] < 2:  # a single channel
+        plane = np.concatenate([plane, np.zeros_like(plane)], -1)
     total = max(float(values.clip(0).sum()), np.finfo(float).tiny)
-    return plane.reshape(*states.shape[:2], 2), float(values[::-1][:2].clip(0).sum()) / total
+    return plane, float(values[::-1][:2].clip(0).sum()) / total
 
 
 def neighbour_map(states: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.float64]:
@@ -137,7 +142,7 @@ def separation(x: Tensor, y: Tensor) -> float:
     return between / total if total > 0 else 0.0
 
 
-def _framed(places: NDArray[np.float64]) -> NDArray[np.float64]:
+def framed(places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Places in the unit square, with the same scale for both axes and all times.
 
     Distances from the middle are kept but for the outermost places, which are drawn in towards the rest, so

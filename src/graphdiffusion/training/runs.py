@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from ..data import check_data
+from ..data import Split, check_data
 from ..data.matching import match_features
 from ..errors import ArgumentError, DataError, FeaturesWarning
 from ..nn import Model, as_features
@@ -172,6 +172,15 @@ class Run:
         model = self.model(result.number)
         return trajectory(model, problem.x, problem.graph, fractions, **self._labels(result, model, None))
 
+    def answers(self, outputs: Tensor, member: int | None = None) -> Tensor:
+        """Probabilities or numbers ``(..., outputs)`` of the outputs of the model of a member."""
+        return self._task.answers(outputs, self._statistics(self._result(member)), self.temperature)
+
+    def split(self, member: int | None = None) -> Split:
+        """The nodes that the model of a member has learnt from, and those that validate and test it."""
+        found = member_splits(self.config, self.problem.data, [self._result(member).member])
+        return Split(*(getattr(found, part)[0] for part in ("train", "val", "test")))
+
     def matched(self, data: Data) -> tuple[Data, list[str]]:
         """A graph alone, with the features of the training in their order, and notes on what differs.
 
@@ -208,7 +217,7 @@ class Run:
     def _labels(self, result: Result, model: Model, nodes: int | None) -> dict[str, Tensor]:
         """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
         if nodes is None:
-            train = member_splits(self.config, self.problem.data, [result.member]).train[0]
+            train = self.split(result.number).train
             each = {name: value[None] for name, value in self._statistics(result).items()}
             shown = self.problem.task.shown(train[None].to(self._device), each)[0].float()
         else:

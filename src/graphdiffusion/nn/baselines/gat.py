@@ -114,16 +114,26 @@ class Attention(nn.Module):
     def forward(self, x: Features, graph: Graph, key: Tensor) -> Tensor:
         if self.training:
             x = self.dropout(x, derive(key, 0))
-        state = self.linear(x).unflatten(-1, (self.vector.shape[-3], -1)).transpose(-2, -3)
-        # a score is a sum of two numbers, one of each end of the edge
-        receives, sends = (state @ self.vector).unbind(-1)
-        scores = spread(graph, receives, "rows") + spread(graph, sends, "columns")
-        values = normalise(graph, leaky_relu(scores, 0.2), graph.weight)
+        state = self._heads(x)
+        values = self._weights(state, graph)
         if self.training:
             values = self.dropout(values, derive(key, 1))
         state = propagate(graph, values, state)
         state = state.mean(-3) if self.mean else state.transpose(-2, -3).flatten(-2)
         return state + self.bias.unsqueeze(-2)
+
+    def weights(self, x: Features, graph: Graph) -> Tensor:
+        """The attention of every head without dropout, ``(..., heads, E)``, of what the layer is given."""
+        return self._weights(self._heads(x), graph)
+
+    def _heads(self, x: Features) -> Tensor:
+        return self.linear(x).unflatten(-1, (self.vector.shape[-3], -1)).transpose(-2, -3)
+
+    def _weights(self, state: Tensor, graph: Graph) -> Tensor:
+        # a score is a sum of two numbers, one of each end of the edge
+        receives, sends = (state @ self.vector).unbind(-1)
+        scores = spread(graph, receives, "rows") + spread(graph, sends, "columns")
+        return normalise(graph, leaky_relu(scores, 0.2), graph.weight)
 
 
 def _rewired(options: Mapping[str, Any]) -> bool:

@@ -113,6 +113,11 @@ def numbers(values: NDArray[Any], kind: str) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()).decode()
 
 
+def colours() -> str:
+    """The script that others begin with: colours, and arrays from text."""
+    return files(__package__).joinpath("colours.js").read_text(encoding="utf-8")
+
+
 def page(
     title: str,
     content: Sequence[Html],
@@ -132,7 +137,7 @@ def page(
     """
     own = files(__package__)
     style = own.joinpath("page.css").read_text(encoding="utf-8") + style
-    script = own.joinpath("page.js").read_text(encoding="utf-8") if script is None else script
+    script = colours() + own.joinpath("page.js").read_text(encoding="utf-8") if script is None else script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
     rules += "; connect-src 'self'" if served else ""

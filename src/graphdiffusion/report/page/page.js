@@ -1,11 +1,9 @@
-"use strict";
 // The nodes as they diffuse: a scatter plot with a slider over t. Everything it shows is in the element "data".
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const canvas = document.getElementById("nodes-canvas");
   if (!canvas || !data.nodes) return;
 
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
   const own = data.nodes;
   const count = own.ids.length;
   const frames = own.times.length;
@@ -20,19 +18,8 @@
   const embedding = at("embedding"), colour = at("colour"), legend = at("legend"), about = at("about");
   const context = canvas.getContext("2d");
 
-  // Okabe and Ito's palette first, then further hues
-  const palette = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#b8a900", "#8b5cf6",
-    "#a0522d", "#5f9e00", "#d6336c", "#1098ad"];
-  const grey = "#8a929b";
-  const hue = (k) => (k < 0 ? grey : palette[k % palette.length]);
   const state = { frame: frames - 1, hidden: new Set(), marked: -1, timer: 0 };
 
-  const stops = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // viridis
-  const gradient = (share) => {
-    const k = Math.min(Math.floor(share * 4), 3), part = share * 4 - k;
-    const mix = stops[k].map((low, c) => Math.round(low * (1 - part) + stops[k + 1][c] * part));
-    return `rgb(${mix.join(",")})`;
-  };
   const kind = (node) => { // the class that a node is coloured by
     const said = predicted ? predicted[Math.round(state.frame) * count + node] : -1;
     if (colour.value === "predicted") return said;
@@ -41,7 +28,7 @@
   };
   const paint = (node) => {
     if (colour.value !== "value") return tint(kind(node));
-    return values[node] ? gradient((values[node] - 1) / 65534) : grey;
+    return values[node] ? `rgb(${gradient((values[node] - 1) / 65534)})` : grey;
   };
   const tint = (k) => (colour.value === "right" && k >= 0 ? ["#009e73", "#d55e00"][k] : hue(k));
   const kinds = () => (colour.value === "right" ? ["right", "wrong"] : names);
