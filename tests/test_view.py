@@ -45,7 +45,7 @@ def trained(folder: Path, target: str, *options: str) -> Path:
 def run(tmp_path_factory) -> Path:
     """A model whose attention changes along t."""
     how = ["--model", "grand", "--variant", "nonlinear", "--solver", "rk4", "--step-size", "0.25"]
-    more = ["--hidden", "8", "--time", "3", "--rate", "0.1"]
+    more = ["--hidden", "8", "--time", "3", "--rate", "0.1", "--preset", "none"]
     return trained(tmp_path_factory.mktemp("nonlinear"), "classes", *how, *more)
 
 
