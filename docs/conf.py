@@ -32,7 +32,7 @@ nitpicky = True
 # the classes of other libraries are named, but not linked: the site is built without a network
 nitpick_ignore_regex = [
     ("py:.*", r"(torch|torch_geometric|numpy|np|nx|scipy|sp|sklearn|matplotlib|pandas|pathlib|os|collections|typing)\..*"),
-    ("py:class", r"Tensor|Figure|Axes|Data"),  # imported for type checkers alone
+    ("py:class", r"Tensor|Figure|Axes|Data|Curves"),  # imported for type checkers alone
     ("py:class", r"graphdiffusion\.\w+\.[CT]"),  # variables of types
 ]
 

@@ -20,6 +20,7 @@ from graphdiffusion.experiments import paper
 from graphdiffusion.experiments.ranking import grand_and_rival, ranks
 from graphdiffusion.options import options_of
 from graphdiffusion.registry import registries
+from graphdiffusion.training.choices import AFTER, BEFORE
 
 DOCS = Path(__file__).resolve().parent
 DATA = {
@@ -56,8 +57,7 @@ def accuracies(cells: Cells) -> str:
             if cell is None:
                 texts.append("–")
                 continue
-            text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
-            text = f"**{text}**" if place[name][row] == 1 else text
+            text = _accuracy(cell, place[name][row] == 1)
             texts.append(text if cell["paper"] is None else f"{text} ({cell['paper']:.1f})")
         lines.append(f"| {paper.TITLES[row]} | " + " | ".join(texts) + " |")
     ahead = [grand_and_rival(column[name]) for name in shown]
@@ -65,6 +65,37 @@ def accuracies(cells: Cells) -> str:
         texts = ["–" if d is None else f"{d.mean:+.2f} ± {d.half:.2f}" for d in ahead]
         lines.append("| best GRAND − best rival | " + " | ".join(texts) + " |")
     return "\n".join(lines)
+
+
+def rivals(cells: Cells) -> str:
+    """A row for each data set: the models of GRAND, the best of all others, and which is ahead by how much."""
+    heads = ["", *(paper.TITLES[row] for row in paper.GRAND), "best rival", "", "best GRAND − best rival"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    ahead: dict[str, list[str]] = {"GRAND": [], "a rival": [], "neither": []}
+    for name, title in DATA.items():
+        column = {row: cell for (data, row), cell in cells.items() if data == name}
+        best = max(column, key=lambda row: column[row]["mean"], default="")
+        others = [row for row in column if row not in paper.GRAND]
+        rival = max(others, key=lambda row: column[row]["mean"], default="")
+        texts = [_accuracy(column.get(row), row == best) for row in paper.GRAND]
+        difference = grand_and_rival(column)
+        if difference is None:
+            texts += ["–", "–", "–"]
+        else:
+            texts += [paper.TITLES[rival], _accuracy(column[rival], rival == best)]
+            texts += [f"{difference.mean:+.2f} ± {difference.half:.2f}"]
+            decided = abs(difference.mean) > difference.half
+            ahead[("GRAND" if difference.mean > 0 else "a rival") if decided else "neither"].append(title)
+        lines.append(f"| {title} | " + " | ".join(texts) + " |")
+    said = [f"{who} on {', '.join(names)}" for who, names in ahead.items() if names]
+    return "\n".join([*lines, "", f"Ahead beyond the interval: {'; '.join(said)}."])
+
+
+def _accuracy(cell: dict[str, Any] | None, bold: bool) -> str:
+    if cell is None:
+        return "–"
+    text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
+    return f"**{text}**" if bold else text
 
 
 def details(tables: dict[str, Cells]) -> str:
@@ -139,6 +170,16 @@ def registered(kind: str, classes: dict[str, type]) -> str:
     return "\n".join(lines)
 
 
+def training_options() -> str:
+    """A row for each option that every training has."""
+    lines = ["| option | default | what it is |", "|---|---|---|"]
+    for part in (*BEFORE, *AFTER):
+        for own in options_of(part).values():
+            default = json.dumps(own.default)
+            lines.append(f"| `{own.name}` | `{default}` | {own.help.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
 def _numbers(cls: Any) -> list[str]:
     """Order of a scheme, and the largest stable step of one that is explicit and has steps of one size."""
     solver = cls()
@@ -152,11 +193,12 @@ def main() -> None:
     check = parser.parse_args().check
     tables = {name: read(name) for name in ("table1", "table2")}
     made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}
+    made["rivals"] = rivals(tables["table2"])
     classes = own_classes()
-    made |= {"names": names(classes), "claims": claims()}
+    made |= {"names": names(classes), "claims": claims(), "options": training_options()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
-    for path in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):
+    for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
         before = after = path.read_text(encoding="utf-8")
         for name, table in made.items():
             pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
