@@ -31,7 +31,7 @@ highlight_language = "text"
 nitpicky = True
 # the classes of other libraries are named, but not linked: the site is built without a network
 nitpick_ignore_regex = [
-    ("py:.*", r"(torch|torch_geometric|numpy|np|nx|scipy|sp|sklearn|matplotlib|pandas|pathlib|os|collections|typing)\..*"),
+    ("py:.*", r"(torch|torch_geometric|numpy|np|nx|scipy|sp|sklearn|matplotlib|pandas|pathlib|os|random|collections|typing)\..*"),
     ("py:class", r"Tensor|Figure|Axes|Data|Curves"),  # imported for type checkers alone
     ("py:class", r"graphdiffusion\.\w+\.[CT]"),  # variables of types
 ]
@@ -44,6 +44,7 @@ myst_links_external_new_tab = False
 # notebooks: run anew in every build, a failing cell is an error
 nb_execution_mode = "force"
 nb_execution_timeout = 240
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True

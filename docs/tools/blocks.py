@@ -91,7 +91,8 @@ def read_blocks(page: Path, root: Path = ROOT) -> list[Block]:
     blocks = list(_fenced(name, lines))
     for block in blocks:
         _check(block)
-    return blocks
+    # directives of MyST are no code; cells of notebooks are
+    return [block for block in blocks if block.is_cell or not block.language.startswith("{")]
 
 
 def _fenced(name: str, lines: list[str]) -> Iterator[Block]:

@@ -27,7 +27,7 @@ from typing import Any
 
 from blocks import PYTHON, ROOT, Block, BlockError, pages, read_blocks
 
-COPIED = ("examples", "benchmarks", "docs", "README.md", "CONTRIBUTING.md", "constraints.txt", "pyproject.toml")
+COPIED = ("examples", "benchmarks", "docs", "src", "README.md", "CONTRIBUTING.md", "constraints.txt", "pyproject.toml")
 LIMIT = 180  # seconds for a block
 KINDS = ("run", "at a reduced size", "cell", "skipped", "text")
 

@@ -85,14 +85,14 @@ class Room(Directive):
                 return [f".. autoclass:: {full}", "   :members:"]
             return [f".. autofunction:: {full}"]
         kind = type(value).__name__
-        shown = [f".. py:data:: {full}", f"   :type: {kind}"] if kind == "Registry" else [f".. py:data:: {full}"]
+        shown = [f".. py:data:: {name}"] + [f"   :type: {kind}"] * (kind == "Registry")
         return [*shown, "", f"   {_words_of(value)}"]
 
 
 def _words_of(value: Any) -> str:
     """What a constant or an alias of types is."""
     if type(value).__name__ == "Registry":
-        return f"The registry of every {value.kind}, by name: ``{type(value).__name__}``."
+        return f"The registry of classes of the kind {value.kind}: ``{', '.join(sorted(value.names()))}``."
     text = repr(value).replace("typing.", "")
     return f"``{text}``" if len(text) < 300 else f"A {type(value).__name__} of {len(value)}."
 

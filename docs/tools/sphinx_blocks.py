@@ -28,11 +28,13 @@ class RunNotes(SphinxTransform):
 def note(word: str, text: str) -> nodes.paragraph:
     paragraph = nodes.paragraph(classes=["run-note"])
     if word == "skip":
-        return paragraph + nodes.Text(f"Not run when this site is built: {text}.")
+        paragraph += nodes.Text(f"Not run when this site is built: {text}.")
+        return paragraph
     paragraph += nodes.Text("When this site is built, it runs at a reduced size: ")
     shown = text.splitlines() if word == "run" else text.split("; ")
     for k, line in enumerate(shown):
-        paragraph += [nodes.Text(", ")] * bool(k)
+        if k:
+            paragraph += nodes.Text(", ")
         paragraph += nodes.literal(text=line.replace(" -> ", " → ") if word == "change" else line)
     return paragraph
 

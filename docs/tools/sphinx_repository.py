@@ -43,6 +43,8 @@ class LinkFiles(SphinxTransform):
             if node.get("reftype") != "myst" or node.get("refdomain") or not target:
                 continue
             path = (folder / target).resolve()
+            if docname in INCLUDED.values() and not path.exists():
+                path = (ROOT / target).resolve()
             if not path.is_relative_to(ROOT) or not path.exists():
                 continue
             page = INCLUDED.get(str(path.relative_to(ROOT)), page_of(path))
