@@ -31,7 +31,8 @@ highlight_language = "text"
 nitpicky = True
 # the classes of other libraries are named, but not linked: the site is built without a network
 nitpick_ignore_regex = [
-    ("py:.*", r"(torch|torch_geometric|numpy|np|nx|scipy|sp|sklearn|matplotlib|pandas|pathlib|os|random|collections|typing)\..*"),
+    ("py:.*", r"(torch|torch_geometric|numpy|np|nx|scipy|sp|sklearn|matplotlib|pandas)\..*"),
+    ("py:.*", r"(pathlib|os|random|collections|typing)\..*"),
     ("py:class", r"Tensor|Figure|Axes|Data|Curves"),  # imported for type checkers alone
     ("py:class", r"graphdiffusion\.\w+\.[CT]"),  # variables of types
 ]

@@ -1,6 +1,7 @@
 """Photograph the parts of a report for docs/report.md: python docs/make_screenshots.py [RUN]
 
-Without a run the one of docs/own-data.md is trained first, about two minutes. Needs the extra `test` and Chromium.
+Without a run the one of docs/own-data.md is trained first, about two minutes. Needs the extra `test` and
+Chromium.
 """
 
 from __future__ import annotations
@@ -12,13 +13,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-from graphdiffusion.report import write_report
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from graphdiffusion.report import write_report
+
 DOCS = Path(__file__).resolve().parent
 # parts of the page, and how many pixels of their height are shown
-PARTS = {"scores": 845, "nodes": 980, "along": 420, "classes": 692, "calibration": 470, "curves": 610, "errors": 560}
+PARTS = {
+    "scores": 845,
+    "nodes": 980,
+    "along": 420,
+    "classes": 692,
+    "calibration": 470,
+    "curves": 610,
+    "errors": 560,
+}
 
 
 def train(folder: Path) -> Path:

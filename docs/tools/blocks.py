@@ -80,7 +80,7 @@ class Block:
 
 def pages(root: Path = ROOT) -> list[Path]:
     """All documents with code blocks that are run."""
-    own = [root / "README.md", root / "CONTRIBUTING.md", root / "CHANGELOG.md", root / "benchmarks/README.md"]
+    own = [root / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
     return own + sorted((root / "docs").rglob("*.md"))
 
 
@@ -136,9 +136,8 @@ def _check(block: Block) -> None:
             raise BlockError(f"{block.place}: cells of notebooks are run.")
         return
     if block.language not in PYTHON + SHELL + PLAIN:
-        raise BlockError(
-            f"{block.place}: {block.language!r} is not known; known are {', '.join(PYTHON + SHELL + PLAIN)}."
-        )
+        known = ", ".join(PYTHON + SHELL + PLAIN)
+        raise BlockError(f"{block.place}: {block.language!r} is not known; known are {known}.")
     if "run" in block.marks and "change" in block.marks:
         raise BlockError(f"{block.place}: either 'run' or 'change', not both.")
     if "skip" in block.marks and not block.marks["skip"]:

@@ -1,7 +1,7 @@
 """Opens pages of the built site in a browser: python docs/tools/check_site.py build/site
 
-No error in the console, no request to a network, no page wider than a phone, and every public name of the library in the
-index. Without Chromium the browser is left out, unless GRAND_TEST_BROWSER=required.
+No error in the console, no request to a network, no page wider than a phone, and every public name of the
+library in the index. Without Chromium the browser is left out, unless GRAND_TEST_BROWSER=required.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from sphinx.util.inventory import InventoryFile
 from sphinx_api import ROOMS, public_names
 
 OPENED = (
-    "index.html", "own-data.html", "report.html", "results.html", "glossary.html", "changelog.html", "tutorials/layer.html",
-    "tutorials/population.html", "api/nn.html", "api/solvers.html", "repository/examples/extending/term.py.html",
+    "index.html", "own-data.html", "report.html", "results.html", "glossary.html", "changelog.html",
+    "tutorials/layer.html", "tutorials/population.html", "api/nn.html", "api/solvers.html",
+    "repository/examples/extending/term.py.html",
 )  # fmt: skip
 WIDTHS = (1280, 390)
 
@@ -42,20 +43,21 @@ def open_pages(site: Path, browser_path: str) -> list[str]:
 
     errors: list[str] = []
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
+        quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = driver.chromium.launch(executable_path=browser_path, args=quiet)
         for width in WIDTHS:
-            context = browser.new_context(viewport={"width": width, "height": 850})
-            tab = context.new_page()
-            now = ""
-            tab.on("console", lambda m: errors.append(f"{now}: console: {m.text}") if m.type == "error" else None)
-            tab.on("pageerror", lambda e: errors.append(f"{now}: {e}"))
-            tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else errors.append(f"{now}: loads {r.url}"))
+            tab = browser.new_context(viewport={"width": width, "height": 850}).new_page()
+            seen: list[str] = []
+            tab.on("console", lambda m, seen=seen: seen.append(m.text) if m.type == "error" else None)
+            tab.on("pageerror", lambda e, seen=seen: seen.append(str(e)))
+            tab.on("request", lambda r, seen=seen: seen.append(f"loads {r.url}"))
             for name in OPENED:
-                now = f"{name} at {width}"
                 tab.goto((site / name).resolve().as_uri())
                 wide = tab.evaluate("document.documentElement.scrollWidth")
-                if wide > width:
-                    errors.append(f"{now}: is {wide} pixels wide")
+                seen += [f"is {wide} pixels wide"] * (wide > width)
+                own = [text for text in seen if not text.startswith(("loads file:", "loads data:"))]
+                errors += [f"{name} at {width}: {text}" for text in own]
+                seen.clear()
         browser.close()
     print(f"{len(OPENED)} pages opened at {' and '.join(map(str, WIDTHS))} pixels")
     return errors

@@ -2,9 +2,10 @@
 
     python docs/tools/run_blocks.py [PAGE ...] [--jobs 2]
 
-A page runs in a process and a folder of its own, which holds copies of examples, benchmarks and docs; its blocks run
-in order. Blocks of Python share one namespace, those of bash have ``grand`` and ``python`` on their path.
-``blocks.py`` has the comments that change what is run. Cells of notebooks are run by Sphinx, and only counted here.
+A page runs in a process and a folder of its own, which holds copies of examples, benchmarks and docs; its
+blocks run in order. Blocks of Python share one namespace, those of bash have ``grand`` and ``python`` on
+their path. ``blocks.py`` has the comments that change what is run. Cells of notebooks are run by Sphinx, and
+only counted here.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from blocks import PYTHON, ROOT, Block, BlockError, pages, read_blocks
+from forked import Server, commands_of
 
-COPIED = ("examples", "benchmarks", "docs", "src", "README.md", "CONTRIBUTING.md", "constraints.txt", "pyproject.toml")
+COPIED = ("examples", "benchmarks", "docs", "src", "README.md", "constraints.txt", "pyproject.toml")
 LIMIT = 180  # seconds for a block
 KINDS = ("run", "at a reduced size", "cell", "skipped", "text")
 
@@ -42,10 +44,10 @@ def kind_of(block: Block) -> str:
     return "at a reduced size" if {"run", "change"} & block.marks.keys() else "run"
 
 
-def run_page(page: Path, scratch: Path) -> list[dict[str, Any]]:
+def run_page(page: Path, root: Path, scratch: Path) -> list[dict[str, Any]]:
     """Run the blocks of a page in this process; the working folder becomes ``scratch``."""
     for name in COPIED:
-        source = ROOT / name
+        source = root / name
         if source.is_dir():
             shutil.copytree(source, scratch / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
@@ -58,11 +60,17 @@ def run_page(page: Path, scratch: Path) -> list[dict[str, Any]]:
         shim.chmod(0o755)
     os.environ["PATH"] = f"{shims}{os.pathsep}{os.environ['PATH']}"
     os.chdir(scratch)
+    blocks = read_blocks(page, root)
+    # forked before any code of the page runs
+    server = Server() if any("grand" in block.text for block in blocks if block.is_code) else None
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    return [_run(block, namespace, scratch) for block in read_blocks(page)]
+    results = [_run(block, namespace, scratch, server) for block in blocks]
+    if server is not None:
+        server.close()
+    return results
 
 
-def _run(block: Block, namespace: dict[str, Any], scratch: Path) -> dict[str, Any]:
+def _run(block: Block, namespace: dict[str, Any], scratch: Path, server: Server | None) -> dict[str, Any]:
     kind = kind_of(block)
     result = {"place": block.place, "kind": kind, "reason": block.marks.get("skip", ""), "error": ""}
     begin = time.perf_counter()
@@ -76,7 +84,7 @@ def _run(block: Block, namespace: dict[str, Any], scratch: Path) -> dict[str, An
         elif kind in ("run", "at a reduced size"):
             code = block.to_run()
             in_python = block.language in PYTHON and "run" not in block.marks
-            output = _python(block, code, namespace) if in_python else _shell(code)
+            output = _python(block, code, namespace) if in_python else _shell(code, scratch, server)
             wanted = block.marks.get("prints", "")
             if wanted not in output:
                 raise BlockError(f"{block.place}: does not print {wanted!r}:\n{output[-2000:]}")
@@ -94,15 +102,21 @@ def _python(block: Block, code: str, namespace: dict[str, Any]) -> str:
     return output.getvalue()
 
 
-def _shell(code: str) -> str:
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code],
-        capture_output=True, text=True, timeout=LIMIT, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    output = done.stdout + done.stderr
-    if done.returncode:
-        raise BlockError(f"exit code {done.returncode} of\n{code}\n{output[-4000:]}")
-    return output
+def _shell(code: str, scratch: Path, server: Server | None) -> str:
+    """The output of commands; those of ``grand`` run in a process that has the library imported."""
+    outputs = []
+    for words in commands_of(code) or [["bash", "-euo", "pipefail", "-c", code]]:
+        if words[0] == "grand" and server is not None:
+            status, output = server.run(words, scratch, LIMIT)
+        else:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=LIMIT, check=False, stdin=subprocess.DEVNULL
+            )
+            status, output = done.returncode, done.stdout + done.stderr
+        if status:
+            raise BlockError(f"exit code {status} of {' '.join(words)}\n{output[-4000:]}")
+        outputs.append(output)
+    return "".join(outputs)
 
 
 def _parse(block: Block) -> None:
@@ -112,7 +126,7 @@ def _parse(block: Block) -> None:
         json.loads(block.text)
 
 
-def in_process(page: Path) -> list[dict[str, Any]]:
+def in_process(page: Path, root: Path = ROOT) -> list[dict[str, Any]]:
     """Run a page in a process and a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="blocks-") as folder:
         answer = Path(folder, "answer.json")
@@ -129,24 +143,25 @@ def in_process(page: Path) -> list[dict[str, Any]]:
         }
         environment.pop("GRAND_DATA", None)
         done = subprocess.run(
-            [sys.executable, __file__, "--worker", str(page), str(scratch), str(answer)],
+            [sys.executable, __file__, "--worker", str(page), str(root), str(scratch), str(answer)],
             capture_output=True, text=True, env=environment, check=False,
         )  # fmt: skip
         if done.returncode or not answer.exists():
-            name = str(page.relative_to(ROOT))
+            name = str(page.relative_to(root))
             return [{"place": name, "kind": "run", "reason": "", "error": done.stderr, "seconds": 0.0}]
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("pages", nargs="*", type=Path, help="documents; all of them by default")
     parser.add_argument("--jobs", type=int, default=2, help="pages at the same time")
-    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        page, scratch, answer = map(Path, given.worker)
-        answer.write_text(json.dumps(run_page(page, scratch)), encoding="utf-8")
+        page, root, scratch, answer = map(Path, given.worker)
+        answer.write_text(json.dumps(run_page(page, root, scratch)), encoding="utf-8")
         return 0
     try:
         chosen = [page for page in map(Path.resolve, given.pages or pages()) if read_blocks(page)]
@@ -154,6 +169,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     begin = time.perf_counter()
+    # pages with many commands first, so that no long one is left at the end
+    chosen.sort(key=lambda page: -sum(kind_of(b).startswith(("run", "at")) for b in read_blocks(page)))
     with ThreadPoolExecutor(given.jobs) as pool:
         results = list(pool.map(in_process, chosen))
     for page, own in zip(chosen, results, strict=True):

@@ -3,8 +3,9 @@
     .. room:: graphdiffusion.solvers       the docstrings of all public names of a module
     .. names:: graphdiffusion              a table of its names, each linked to the room that holds it
 
-Public are the names of ``__all__`` and the classes of the registry that lives in the room; of a module without
-``__all__`` those that it defines. A name without a docstring is a warning, and so an error of the build.
+Public are the names of ``__all__`` and the classes of the registry that lives in the room; of a module
+without ``__all__`` those that it defines. A name without a docstring is a warning, and so an error of the
+build.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Room(Directive):
 
     def run(self) -> list[nodes.Node]:
         module = import_module(self.arguments[0])
-        lines = [f".. py:module:: {module.__name__}", "", *inspect.cleandoc(module.__doc__ or "").splitlines(), ""]
+        about = inspect.cleandoc(module.__doc__ or "").splitlines()
+        lines = [f".. py:module:: {module.__name__}", "", *about, ""]
         for name in public_names(module):
             lines += [*self._entry(module, name), ""]
         parent = nodes.section()
@@ -115,15 +117,16 @@ class Names(Directive):
 
 
 def resolve(app: Sphinx, env: Any, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
-    """Link a name to the one documented object that ends with it: docstrings name classes without their room."""
+    """Link a name to the one documented object that ends with it: docstrings leave out the room."""
     if node.get("refdomain") != "py":
         return None
     target = node["reftarget"]
     last = target.rpartition(".")[2]
+    inner = () if "." in target else ("method", "attribute", "property")
     found = {
         (entry.docname, entry.node_id, name)
         for name, entry in env.get_domain("py").objects.items()
-        if name.rpartition(".")[2] == last and (entry.objtype not in ("method", "attribute", "property") or "." in target)
+        if name.rpartition(".")[2] == last and entry.objtype not in inner
     }
     places = sorted(found, key=lambda own: not own[2].endswith(target))
     if len({own[2] for own in places}) == 1 or (places and places[0][2].endswith(f".{target}")):
@@ -133,7 +136,7 @@ def resolve(app: Sphinx, env: Any, node: nodes.Element, content: nodes.Node) -> 
 
 
 def exists(target: str, module: str | None, cls: str | None) -> bool:
-    """Whether there is such an object in the library, though no page is about it: it is named, and not linked."""
+    """Whether there is such an object, though no page is about it: it is named, and not linked."""
     for name in (target, f"{module}.{target}", f"{module}.{cls}.{target}"):
         parts = name.split(".")
         for k in range(len(parts), 0, -1):
@@ -150,11 +153,14 @@ def exists(target: str, module: str | None, cls: str | None) -> bool:
 
 
 ANNOTATED = re.compile(
-    r"~?(?:typing|types)\.Annotated\[(.+?), ~?graphdiffusion\.options\.(?:Bounds|Named)\((?:[^()]|\([^()]*\))*\)\]"
+    r"~?(?:typing|types)\.Annotated\[(.+?), "
+    r"~?graphdiffusion\.options\.(?:Bounds|Named)\((?:[^()]|\([^()]*\))*\)\]"
 )
 
 
-def shorten(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: Any) -> Any:
+def shorten(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: Any
+) -> Any:
     """Signatures without the bounds of options and the addresses of objects: types are enough."""
     if signature is None:
         return None

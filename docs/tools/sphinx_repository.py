@@ -1,7 +1,7 @@
 """Links from the documents to files and folders of the repository lead to pages of the site that show them.
 
-On a code host such a link opens the file. Here every linked file becomes a page with its text, every folder one
-with its list; a link to a path that is not there is a warning, and so an error of the build.
+On a code host such a link opens the file. Here every linked file becomes a page with its text, every folder
+one with its list; a link to a path that is not there is a warning, and so an error of the build.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sphinx.transforms import SphinxTransform
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 INCLUDED = {"README.md": "index", "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
+LANGUAGES = {".py": "python", ".toml": "toml", ".json": "json", ".md": "markdown", ".cff": "yaml"}
 LONGEST = 100_000  # characters of a file that are shown
 
 
@@ -37,8 +38,8 @@ class LinkFiles(SphinxTransform):
     def apply(self, **_: Any) -> None:
         docname = self.env.docname
         folder, up = (DOCS / docname).parent, "../" * docname.count("/")
-        links = [*self.document.findall(addnodes.download_reference), *self.document.findall(addnodes.pending_xref)]
-        for node in links:
+        kinds = (addnodes.download_reference, addnodes.pending_xref)
+        for node in [link for kind in kinds for link in self.document.findall(kind)]:
             target, _, _ = unquote(node.get("reftarget", "")).partition("#")
             if node.get("reftype") != "myst" or node.get("refdomain") or not target:
                 continue
@@ -82,11 +83,9 @@ def make_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def folder_page(path: Path) -> str:
-    lines = [
-        f'<li><a href="{html.escape(path.name)}/{html.escape(own.name)}.html">{html.escape(own.name)}</a></li>'
-        for own in sorted(path.iterdir())
-        if own.is_file()
-    ]
+    names = [html.escape(own.name) for own in sorted(path.iterdir()) if own.is_file()]
+    folder = html.escape(path.name)
+    lines = [f'<li><a href="{folder}/{name}.html">{name}</a></li>' for name in names]
     return f"<ul>{''.join(lines)}</ul>"
 
 
@@ -99,7 +98,7 @@ def file_page(app: Sphinx, path: Path) -> str:
     if len(text) > LONGEST:
         note = f"<p>The first of {text.count(chr(10)):,} lines; the whole file is in the repository.</p>"
         text = text[: text.rfind("\n", 0, 20_000)]
-    language = {".py": "python", ".toml": "toml", ".json": "json", ".md": "markdown", ".cff": "yaml"}.get(path.suffix, "text")
+    language = LANGUAGES.get(path.suffix, "text")
     try:
         shown = app.builder.highlighter.highlight_block(text, language, force=True)
     except ClassNotFound:
