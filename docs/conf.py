@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 # notebooks and doctests run with one thread, as the tests do
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # bars of notebooks, which no cell shows
 
 project = "graphdiffusion"
 author = "the authors of graphdiffusion"
@@ -49,9 +50,11 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "warn"  # what a cell warns of is an error of the build
 
 # docstrings
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # what a class overrides stands with its base
 autodoc_typehints_format = "short"
 autoclass_content = "class"
 autodoc_class_signature = "mixed"

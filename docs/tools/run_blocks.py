@@ -4,7 +4,7 @@
 
 A page runs in a process and a folder of its own, which holds copies of examples, benchmarks and docs; its
 blocks run in order. Blocks of Python share one namespace, those of bash have ``grand`` and ``python`` on
-their path. ``blocks.py`` has the comments that change what is run. Cells of notebooks are run by Sphinx, and
+their path. ``blocks.py`` has the comments that change what is run. Cells of notebooks are run by Sphinx and
 only counted here.
 """
 
