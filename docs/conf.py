@@ -1,5 +1,6 @@
 """Sphinx: how the site is built. ``make docs`` runs it strictly, so that a warning is an error."""
 
+import logging
 import os
 import sys
 from importlib.metadata import version as installed
@@ -8,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 # notebooks and doctests run with one thread, as the tests do
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+logging.getLogger("traitlets").setLevel(logging.WARNING)
 os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # bars of notebooks, which no cell shows
 
 project = "graphdiffusion"
