@@ -1,4 +1,4 @@
-"""Opens pages of the built site in a browser: python docs/tools/check_site.py build/site
+"""Opens the pages of the built site in a browser: python docs/tools/check_site.py build/site
 
 No error in the console, no request to a network, no page wider than a phone, and every public name of the
 library in the index. Without Chromium the browser is left out, unless GRAND_TEST_BROWSER=required.
@@ -15,11 +15,6 @@ from pathlib import Path
 from sphinx.util.inventory import InventoryFile
 from sphinx_api import ROOMS, public_names
 
-OPENED = (
-    "index.html", "own-data.html", "report.html", "results.html", "glossary.html", "changelog.html",
-    "tutorials/layer.html", "tutorials/population.html", "api/nn.html", "api/solvers.html",
-    "repository/examples/extending/term.py.html",
-)  # fmt: skip
 WIDTHS = (1280, 390)
 
 
@@ -42,6 +37,7 @@ def open_pages(site: Path, browser_path: str) -> list[str]:
     from playwright.sync_api import sync_playwright
 
     errors: list[str] = []
+    pages = sorted(site.rglob("*.html"))
     with sync_playwright() as driver:
         quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = driver.chromium.launch(executable_path=browser_path, args=quiet)
@@ -51,15 +47,16 @@ def open_pages(site: Path, browser_path: str) -> list[str]:
             tab.on("console", lambda m, seen=seen: seen.append(m.text) if m.type == "error" else None)
             tab.on("pageerror", lambda e, seen=seen: seen.append(str(e)))
             tab.on("request", lambda r, seen=seen: seen.append(f"loads {r.url}"))
-            for name in OPENED:
-                tab.goto((site / name).resolve().as_uri())
+            for page in pages:
+                name = page.relative_to(site)
+                tab.goto(page.resolve().as_uri())
                 wide = tab.evaluate("document.documentElement.scrollWidth")
                 seen += [f"is {wide} pixels wide"] * (wide > width)
                 own = [text for text in seen if not text.startswith(("loads file:", "loads data:"))]
                 errors += [f"{name} at {width}: {text}" for text in own]
                 seen.clear()
         browser.close()
-    print(f"{len(OPENED)} pages opened at {' and '.join(map(str, WIDTHS))} pixels")
+    print(f"{len(pages)} pages opened at {' and '.join(map(str, WIDTHS))} pixels")
     return errors
 
 
