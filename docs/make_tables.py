@@ -69,7 +69,13 @@ def accuracies(cells: Cells) -> str:
 
 def rivals(cells: Cells) -> str:
     """A row for each data set: the models of GRAND, the best of all others, and which is ahead."""
-    heads = ["", *(paper.TITLES[row] for row in paper.GRAND), "best rival", "its accuracy", "best GRAND − best rival"]
+    heads = [
+        "",
+        *(paper.TITLES[row] for row in paper.GRAND),
+        "best rival",
+        "its accuracy",
+        "best GRAND − best rival",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     ahead: dict[str, list[str]] = {"GRAND": [], "a rival": [], "neither": []}
     for name, title in DATA.items():
