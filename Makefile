@@ -1,6 +1,7 @@
 # make run    install into .venv, train the default model on the embedded Cora
 # make test   install into .venv, run the tests
 # make lint   install into .venv, check style, types and the direction of imports
+# make docs   install into .venv, build the site into build/site, run every code block of the documents
 # make clean  remove .venv and what tools leave behind
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint clean
+.PHONY: run test lint docs clean
 
 run: $(VENV)/.run
 	$(BIN)/grand train
@@ -25,6 +26,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_tables.py --check
+	$(BIN)/sphinx-build -b html -E -a -q -W --keep-going -n -d build/doctrees docs build/site
+	$(BIN)/python docs/tools/check_site.py build/site
+	$(BIN)/python docs/tools/run_blocks.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -40,6 +47,10 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.test $(VENV)/.run
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[docs]'
 	@touch $@ $(VENV)/.test $(VENV)/.run
 
 $(BIN)/python:

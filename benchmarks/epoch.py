@@ -194,6 +194,7 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, help="epochs timed on each side")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--variants", nargs="+", choices=tuple(TARGETS), default=tuple(TARGETS))
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
@@ -202,6 +203,8 @@ def main() -> None:
     for threads in options.threads:
         torch.set_num_threads(threads)
         for variant, solver in CASES:
+            if variant not in options.variants:
+                continue
             torch.manual_seed(0)
             row = compare(variant, solver, options.repeats)
             rows.append(row)

@@ -12,14 +12,17 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphdiffusion.docstrings import summary_of
 from graphdiffusion.experiments import paper
 from graphdiffusion.experiments.ranking import grand_and_rival, ranks
+from graphdiffusion.experiments.tables import rows_of
 from graphdiffusion.options import options_of
 from graphdiffusion.registry import registries
+from graphdiffusion.training.choices import AFTER, BEFORE
 
 DOCS = Path(__file__).resolve().parent
 DATA = {
@@ -33,17 +36,22 @@ DATA = {
 Cells = dict[tuple[str, str], dict[str, Any]]
 
 
-def read(table: str) -> Cells:
+def read(table: str, reading: str = "") -> Cells:
     content = json.loads((DOCS / "results" / f"{table}.json").read_text(encoding="utf-8"))
-    # of table 1 the first reading: Planetoid's masks on the largest component
-    cells = [cell for cell in content["cells"] if cell.get("reading", "masks") == "masks"]
+    cells = [cell for cell in content["cells"] if cell.get("reading", "") == reading]
     return {(cell["data"], cell["row"]): cell for cell in cells}
 
 
-def accuracies(cells: Cells) -> str:
-    """A row for each model, a column for each data set; the best of a column is bold.
+def complete(column: Mapping[str, Any], table: str) -> bool:
+    """Whether every model of a table has been measured: only then there is a best rival."""
+    return set(rows_of(table)) <= set(column)
 
-    A last line has the paired difference of the best GRAND and the best rival.
+
+def accuracies(cells: Cells, table: str) -> str:
+    """A row for each model, a column for each data set.
+
+    Of a column that is complete the best is bold, and a last line has the paired difference of the best
+    GRAND and the best rival.
     """
     shown = [name for name in DATA if any(data == name for data, _ in cells)]
     lines = ["| | " + " | ".join(DATA[name] for name in shown) + " |", "|---" * (len(shown) + 1) + "|"]
@@ -56,15 +64,52 @@ def accuracies(cells: Cells) -> str:
             if cell is None:
                 texts.append("–")
                 continue
-            text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
-            text = f"**{text}**" if place[name][row] == 1 else text
+            text = _accuracy(cell, place[name][row] == 1 and complete(column[name], table))
             texts.append(text if cell["paper"] is None else f"{text} ({cell['paper']:.1f})")
         lines.append(f"| {paper.TITLES[row]} | " + " | ".join(texts) + " |")
-    ahead = [grand_and_rival(column[name]) for name in shown]
+    ahead = [grand_and_rival(own) if complete(own, table) else None for own in column.values()]
     if any(ahead):
         texts = ["–" if d is None else f"{d.mean:+.2f} ± {d.half:.2f}" for d in ahead]
         lines.append("| best GRAND − best rival | " + " | ".join(texts) + " |")
     return "\n".join(lines)
+
+
+def rivals(cells: Cells) -> str:
+    """A row for each data set: the models of GRAND, the best of all others, and which is ahead."""
+    heads = [
+        "",
+        *(paper.TITLES[row] for row in paper.GRAND),
+        "best rival",
+        "its accuracy",
+        "best GRAND − best rival",
+    ]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    ahead: dict[str, list[str]] = {"GRAND": [], "a rival": [], "neither": []}
+    for name, title in DATA.items():
+        column = {row: cell for (data, row), cell in cells.items() if data == name}
+        known = complete(column, "table2")
+        best = max(column, key=lambda row: column[row]["mean"]) if known else ""
+        others = [row for row in column if row not in paper.GRAND]
+        rival = max(others, key=lambda row: column[row]["mean"], default="")
+        texts = [_accuracy(column.get(row), row == best) for row in paper.GRAND]
+        difference = grand_and_rival(column) if known else None
+        if difference is None:
+            texts += ["–", "–", "–"]
+        else:
+            texts += [paper.TITLES[rival], _accuracy(column[rival], rival == best)]
+            texts += [f"{difference.mean:+.2f} ± {difference.half:.2f}"]
+            decided = abs(difference.mean) > difference.half
+            ahead[("GRAND" if difference.mean > 0 else "a rival") if decided else "neither"].append(title)
+        lines.append(f"| {title} | " + " | ".join(texts) + " |")
+    said = [f"{who} on {', '.join(names)}" for who, names in ahead.items() if names]
+    return "\n".join([*lines, "", f"Ahead beyond the interval: {'; '.join(said)}."])
+
+
+def _accuracy(cell: dict[str, Any] | None, bold: bool) -> str:
+    if cell is None:
+        return "–"
+    text = f"{cell['mean']:.1f} ± {cell['std']:.1f}"
+    return f"**{text}**" if bold else text
 
 
 def details(tables: dict[str, Cells]) -> str:
@@ -139,6 +184,16 @@ def registered(kind: str, classes: dict[str, type]) -> str:
     return "\n".join(lines)
 
 
+def training_options() -> str:
+    """A row for each option that every training has."""
+    lines = ["| option | default | what it is |", "|---|---|---|"]
+    for part in (*BEFORE, *AFTER):
+        for own in options_of(part).values():
+            default = json.dumps(own.default)
+            lines.append(f"| `{own.name}` | `{default}` | {own.help.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
 def _numbers(cls: Any) -> list[str]:
     """Order of a scheme, and the largest stable step of one that is explicit and has steps of one size."""
     solver = cls()
@@ -150,13 +205,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if one is stale")
     check = parser.parse_args().check
-    tables = {name: read(name) for name in ("table1", "table2")}
-    made = {name: accuracies(cells) for name, cells in tables.items()} | {"details": details(tables)}
+    tables = {f"table1 {reading}": read("table1", reading) for reading in paper.READINGS}
+    tables["table2"] = read("table2")
+    made = {name: accuracies(cells, name.split()[0]) for name, cells in tables.items()}
+    made |= {"details": details(tables), "rivals": rivals(tables["table2"])}
     classes = own_classes()
-    made |= {"names": names(classes), "claims": claims()}
+    made |= {"names": names(classes), "claims": claims(), "options": training_options()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
-    for path in (DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))):
+    for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
         before = after = path.read_text(encoding="utf-8")
         for name, table in made.items():
             pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"

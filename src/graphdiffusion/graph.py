@@ -107,6 +107,7 @@ class Graph(Pattern):
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return self.rows
 
     @property

@@ -59,6 +59,7 @@ class Named:
 
     @property
     def choices(self) -> list[str]:
+        """The names that can be chosen."""
         return ["auto"] * bool(self.automatic) + self.registry.names()
 
     def classes(self, value: str) -> list[type]:

@@ -38,6 +38,7 @@ class Plugin:
 
     @property
     def module(self) -> str:
+        """Name of the module that the file becomes."""
         return f"{_PREFIX}{self.sha256[:16]}"
 
 

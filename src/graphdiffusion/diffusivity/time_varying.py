@@ -43,6 +43,7 @@ class TimeVarying(Diffusivity):
         self.base: Diffusivity
 
     def reset_parameters(self) -> None:
+        """Initialise all parameters anew."""
         reset = getattr(self.base, "reset_parameters", None)
         if reset is not None:
             reset()

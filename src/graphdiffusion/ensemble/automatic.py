@@ -69,6 +69,7 @@ class Standing:
 
     @property
     def results(self) -> list[Result]:
+        """The results of all trainings."""
         return [result for run in self.runs for result in run.results]
 
     @property

@@ -69,10 +69,12 @@ class Plan:
     work: float
 
     def to_dict(self) -> dict[str, Any]:
+        """The plan as ``plan.json`` holds it."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Plan:
+        """The plan that ``plan.json`` holds."""
         first, others = found["size"]["race"]
         size = Size((int(first), int(others)), int(found["size"]["chosen"]), int(found["size"]["fits"]))
         candidates = [Candidate(str(c["name"]), dict(c["options"])) for c in found["candidates"]]

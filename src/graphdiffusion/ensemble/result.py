@@ -52,7 +52,7 @@ class Ensemble:
 
     @property
     def members(self) -> list[tuple[Run, int]]:
-        """Every model: its run, and its number there."""
+        """All models, each as its run and its number there."""
         return [(run, result.number) for run in self.runs for result in run.results]
 
     def predict(self, data: Data | None = None, member: int | None = None) -> Tensor:

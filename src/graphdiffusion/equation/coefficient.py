@@ -53,6 +53,7 @@ class Coefficient(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Set the coefficient to its start."""
         start = math.log(self.initial / (1 - self.initial)) if self.bounded else self.initial
         with torch.no_grad():
             self.raw.zero_()[0] = start

@@ -152,10 +152,12 @@ class Flow:
 
     @property
     def graph(self) -> Graph:
+        """The graph that the equation is bound to."""
         return self.context.graph
 
     @property
     def x0(self) -> Tensor:
+        """The state at t = 0."""
         return self.context.x0
 
     @property

@@ -126,11 +126,13 @@ class Plan:
 
     @property
     def race_seeds(self) -> range:
+        """Seeds of the trials in the race."""
         first = SEARCH_SEEDS + self.seed * _BETWEEN
         return range(first, first + self.seeds)
 
     @property
     def fresh_seeds(self) -> range:
+        """Seeds of the final, others than those of the race."""
         first = SEARCH_SEEDS + self.seed * _BETWEEN + FINAL_SEEDS
         return range(first, first + self.final_seeds)
 

@@ -42,6 +42,7 @@ class Range:
     relative: bool = False
 
     def draw(self, rng: random.Random, own: float) -> float | int:
+        """A value; a relative range is one around ``own``."""
         low, high = self.bounds(own)
         place = rng.random()
         value = low * (high / low) ** place if self.log else low + (high - low) * place
@@ -49,6 +50,7 @@ class Range:
         return round(value) if self.integer else float(f"{value:.4g}")
 
     def bounds(self, own: float) -> tuple[float, float]:
+        """The least and the largest value."""
         return (self.low * own, self.high * own) if self.relative else (self.low, self.high)
 
 

@@ -157,7 +157,7 @@ def reproduce(
     """Measure cells, each in a folder of its own that can be resumed, and write the table after each.
 
     Args:
-        wanted: From :func:`cells`.
+        wanted: From :func:`~graphdiffusion.experiments.tables.cells`.
         out: Folder: ``<table>/<data>-<row>/`` for each run, ``search/<data>-<row>/`` for each search, and
             ``<table>.json`` with every member.
         root: Folder with raw data files, as in :func:`~graphdiffusion.data.load_data`.

@@ -120,6 +120,7 @@ class Model(nn.Module):
         return x.dense() if isinstance(x, SparseFeatures) and not self.takes_sparse else x
 
     def reset_parameters(self) -> None:
+        """Initialise all parameters anew."""
         reset_children(self)
 
     def prepare(self, graph: Graph) -> Any:

@@ -157,7 +157,7 @@ class GraphDiffusion(MessagePassing):
 
     @property
     def span(self) -> Tensor:
-        """T as it is used: a learnt T stays positive."""
+        """T as it is used; a learnt T stays positive."""
         return self.time.clamp_min(SHORTEST) if self.learn_time else self.time
 
     def graph(

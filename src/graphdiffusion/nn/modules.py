@@ -35,6 +35,7 @@ class SparseFeatures:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Nodes and features."""
         return self.pattern.rows, self.pattern.cols
 
     def dense(self) -> Tensor:
@@ -44,6 +45,7 @@ class SparseFeatures:
         return out
 
     def to(self, device: torch.device | str) -> SparseFeatures:
+        """The same on another device."""
         return SparseFeatures(self.pattern.to(device), self.values.to(device))
 
 

@@ -108,6 +108,7 @@ class Rewire(BaseTransform):
             _require(1 <= self.avg_degree < np.inf, "avg_degree must be at least 1", self.avg_degree)
 
     def forward(self, data: Data) -> Data:
+        """A copy of the graph with other edges, and their weights."""
         if not isinstance(data, Data):
             raise DtypeError(f"Rewire takes a torch_geometric Data, got {type(data).__name__}.")
         if data.edge_index is None:

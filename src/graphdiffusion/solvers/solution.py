@@ -70,7 +70,7 @@ class Solution:
 
     @property
     def failed(self) -> Tensor:
-        """Members that could not be integrated: bool, of the leading dimensions of the state."""
+        """Boolean mask of the members that could not be integrated, in the leading dimensions."""
         failed = torch.zeros(self.state.shape[:-2], dtype=torch.bool, device=self.state.device)
         for error in self.stats.failures:
             if error.members is not None:

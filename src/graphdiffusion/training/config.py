@@ -89,6 +89,7 @@ class Config:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Config:
+        """The configuration that a TOML file describes."""
         return cls.from_dict(read_toml(path))
 
     def to_toml(self) -> str:
@@ -103,6 +104,7 @@ class Config:
         return "\n".join(lines) + "\n"
 
     def to_dict(self) -> dict[str, Any]:
+        """All options by name."""
         return dict(self.__dict__)
 
     def replace(self, **changes: Any) -> Config:
@@ -111,6 +113,7 @@ class Config:
 
     @property
     def model_class(self) -> type[Model]:
+        """The class of the model."""
         return MODELS[self.model]
 
     @property
@@ -122,7 +125,7 @@ class Config:
 
     @property
     def model_key(self) -> tuple[Any, ...]:
-        """Class and options of the model: what was found out about one holds for its like."""
+        """Class and options of the model. What was found out about one holds for its like."""
         return (self.model_class, *self.model_options.items())
 
     @property

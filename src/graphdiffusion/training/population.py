@@ -107,6 +107,7 @@ class Population:
         return self.stack.parameters
 
     def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
+        """One forward pass of all members with these parameters."""
         output = self.stack.run(
             state, self.x, self.problem.graph, key, prepared=self.prepared, check=False, **more
         )

@@ -66,21 +66,26 @@ class Problem:
 
     @property
     def in_channels(self) -> int:
+        """Width of the input features."""
         return self.x.shape[-1]
 
     @property
     def out_channels(self) -> int:
+        """Number of classes or targets."""
         return self.task.outputs
 
     @property
     def y(self) -> Tensor:
+        """Labels or targets of the nodes."""
         return self.task.y
 
     @property
     def num_nodes(self) -> int:
+        """Number of nodes."""
         return self.graph.num_nodes
 
     def to(self, device: torch.device | str) -> Problem:
+        """The same on another device."""
         return Problem(
             self.data, self.x.to(device), self.task.to(device), self.graph.to(device), self.scaling,
             self.edges_before,

@@ -59,6 +59,7 @@ class Result:
 
     @property
     def member(self) -> Member:
+        """The member that this result is of."""
         return Member(self.number, self.split, self.init, self.options)
 
 

@@ -28,9 +28,11 @@ log = logging.getLogger("graphdiffusion")
 class Watcher(Protocol):
     """Callbacks of a training."""
 
-    def epoch(self, done: int, total: int, population: Population) -> None: ...
+    def epoch(self, done: int, total: int, population: Population) -> None:
+        """Called after every epoch of a chunk of members."""
 
-    def finished(self, results: Sequence[Result]) -> None: ...
+    def finished(self, results: Sequence[Result]) -> None:
+        """Called with the results of a chunk that has finished."""
 
 
 class Trainer:

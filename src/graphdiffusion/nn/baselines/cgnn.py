@@ -53,7 +53,7 @@ class CGNN(GraphODE):
         time: Integration time T.
         input_dropout: Dropout of the input features.
         dropout: Dropout before the decoder.
-        how: Further arguments of :class:`GraphODE`.
+        how: Further arguments of :class:`~graphdiffusion.nn.baselines.ode.GraphODE`.
     """
 
     per_member: ClassVar[tuple[str, ...]] = (*GraphODE.per_member, "alpha", "input_dropout")

@@ -41,7 +41,7 @@ class GDE(GraphODE):
         solver: Scheme by name, or a :class:`~graphdiffusion.solvers.Solver`; auto: dopri5.
         dropout: Dropout of the input features.
         field_dropout: Dropout before both convolutions of the right-hand side, the same for all times.
-        how: Further arguments of :class:`GraphODE`.
+        how: Further arguments of :class:`~graphdiffusion.nn.baselines.ode.GraphODE`.
     """
 
     per_member: ClassVar[tuple[str, ...]] = (*GraphODE.per_member, "field_dropout")

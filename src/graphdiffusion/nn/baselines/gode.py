@@ -52,7 +52,7 @@ class GODE(GraphODE):
         hops: Degree of the polynomials of ChebNet.
         dropout: Dropout before encoder and decoder, for GAT also of their attention.
         field_dropout: Likewise inside the right-hand side; a mask is the same for all times.
-        how: Further arguments of :class:`GraphODE`.
+        how: Further arguments of :class:`~graphdiffusion.nn.baselines.ode.GraphODE`.
     """
 
     per_member: ClassVar[tuple[str, ...]] = (*GraphODE.per_member, "field_dropout")
