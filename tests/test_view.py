@@ -108,7 +108,7 @@ def test_repulsion_is_the_sum_over_all_pairs():
     assert np.median(np.linalg.norm(found - wanted, axis=1) / size) < 0.1
 
 
-# How far nodes listen
+# Shares by distance
 
 
 def coefficients(found: Scene) -> tuple[float, float, float]:
@@ -118,7 +118,7 @@ def coefficients(found: Scene) -> tuple[float, float, float]:
         return float(layer.equation.alpha()), float(layer.equation.terms[0].beta()), float(layer.span)
 
 
-def test_the_linear_model_listens_by_its_closed_form(linear):
+def test_shares_of_the_linear_model_follow_its_closed_form(linear):
     found = read_scene(linear)
     assert found.reach is not None and found.reach.exact and found.reach.error < 1e-5
     assert found.edges.shape == (1, found.graph.num_edges)
@@ -143,7 +143,7 @@ def test_the_linear_model_listens_by_its_closed_form(linear):
         np.testing.assert_allclose(shares[node], by / by.sum(), atol=1e-6)
 
 
-def test_the_nonlinear_model_listens_along_its_trajectory(scene):
+def test_shares_of_the_nonlinear_model_follow_its_trajectory(scene):
     assert scene.reach is not None and not scene.reach.exact
     x0, last = (way.numpy() for way in states(scene))
     rows = scene.reach.rows(np.arange(len(x0)))
@@ -213,8 +213,8 @@ def test_an_edge_in_one_direction(tmp_path):
     assert (found.pairs.there < 0).any() or (found.pairs.back < 0).any()
     node = int(found.pairs.first[found.pairs.back < 0][0])
     other = int(found.pairs.second[found.pairs.back < 0][0])
-    heard = {k: (there, back) for k, there, back in found.detail(node)["heard"]}
-    assert heard[other][0] is not None and heard[other][1] is None
+    neighbours = {k: (there, back) for k, there, back in found.detail(node)["neighbours"]}
+    assert neighbours[other][0] is not None and neighbours[other][1] is None
     data, _ = page_data(found, served=False)
     assert {"there", "back", "loops", "shares"} <= data["arrays"].keys()
 
@@ -224,7 +224,7 @@ def test_other_tasks_and_models(tmp_path, target, model):
     found = read_scene(trained(tmp_path, target, "--model", model, "--hidden", "4"))
     told = " ".join(notes(found))
     assert not found.attention and found.reach is None and len(found.answers) == 1
-    assert "weights of the graph" in told and "How far a node listens is not known" in told
+    assert "weights of the graph" in told and "Shares by distance are not known" in told
     assert ("no integral" in told) == (model == "gcn") and ("answers are those at T" in told) == (
         model == "gde"
     )
@@ -459,12 +459,12 @@ def test_the_page_in_a_browser(browser, scene, run, server, tmp_path, how, width
             [cell.inner_text() for cell in row.locator("th, td").all()]
             for row in panel.locator("tbody tr").all()
         ]
-        heard = [(told[j], a[frame], b[frame]) for j, a, b in detail["heard"]]
-        heard.append(("itself", detail["own"][frame], detail["own"][frame]))
-        heard.sort(key=lambda own: -own[1])
-        assert [row[0] for row in rows] == [own[0] for own in heard]
+        neighbours = [(told[j], a[frame], b[frame]) for j, a, b in detail["neighbours"]]
+        neighbours.append(("itself", detail["own"][frame], detail["own"][frame]))
+        neighbours.sort(key=lambda own: -own[1])
+        assert [row[0] for row in rows] == [own[0] for own in neighbours]
         np.testing.assert_allclose(
-            [[float(v) for v in row[1:]] for row in rows], [own[1:] for own in heard], atol=6e-4
+            [[float(v) for v in row[1:]] for row in rows], [own[1:] for own in neighbours], atol=6e-4
         )
     shares = [float(text.inner_text().rstrip("%")) / 100 for text in panel.locator(".shares .value").all()]
     np.testing.assert_allclose(shares, scene.reach.shares(np.array([NODE]))[0], atol=6e-4)

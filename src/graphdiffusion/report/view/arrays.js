@@ -45,7 +45,7 @@ function between(array, rows, size, place, frame) {
 
 // What is said of a node, from the arrays of the page, in the form that the server gives it.
 function stored(node) {
-  const outputs = data.names.length, found = { answers: null, own: null, heard: null, shares: null };
+  const outputs = data.names.length, found = { answers: null, own: null, neighbours: null, shares: null };
   if (arrays.answers) {
     const rows = arrays.answers.length / (count * outputs);
     found.answers = Array.from({ length: rows }, (_, m) => data.ranges.map(([low, high], k) => low
@@ -58,7 +58,7 @@ function stored(node) {
       return Array.from({ length: array.length / size }, (_, m) => low + (high - low) * array[m * size + place] / 65534);
     };
     found.own = along(arrays.loops, count, node);
-    found.heard = Array.from(pairsOf(node), (pair) => {
+    found.neighbours = Array.from(pairsOf(node), (pair) => {
       const there = along(arrays.there, pairs, pair), back = along(arrays.back, pairs, pair);
       return first[pair] === node ? [second[pair], there, back] : [first[pair], back, there];
     });

@@ -84,7 +84,7 @@ function describe(panel, node, detail, choose) {
   }
   fact("part").textContent = partName(node);
 
-  panel.append(make("h3", data.noun === "target" ? "What it predicts" : "What it says"));
+  panel.append(make("h3", data.noun === "target" ? "Prediction" : "Class probabilities"));
   if (!detail.answers) panel.append(make("p", "The file leaves its answers out.", { class: "soft" }));
   else {
     const peak = data.names.map((_, k) => Math.max(...detail.answers.map((row) => row[k])));
@@ -109,7 +109,7 @@ function describe(panel, node, detail, choose) {
   }
   neighbours(panel, node, detail, choose, moves);
 
-  panel.append(make("h3", "How far it listens"));
+  panel.append(make("h3", "Shares by distance"));
   if (!detail.shares) panel.append(make("p", "This is not known for this model, or left out of the file.", { class: "soft" }));
   else {
     const list = make("ol", null, { class: "shares" });
@@ -128,16 +128,16 @@ function describe(panel, node, detail, choose) {
 
 function neighbours(panel, node, detail, choose, moves) {
   const attention = data.edge.kind === "attention";
-  panel.append(make("h3", attention ? "Whom it listens to" : "Its neighbours"));
-  const near = detail.heard ? detail.heard.map((own) => own[0]) : Array.from(pairsOf(node), (p) => otherEnd(p, node));
+  panel.append(make("h3", attention ? "Attention" : "Its neighbours"));
+  const near = detail.neighbours ? detail.neighbours.map((own) => own[0]) : Array.from(pairsOf(node), (p) => otherEnd(p, node));
   if (!near.length) { panel.append(make("p", "It has no neighbours.", { class: "soft" })); return; }
   const table = make("table", null), head = make("tr", null), body = make("tbody", null);
-  const titles = !detail.heard ? ["node"] : attention ? ["node", "listens", "is heard"] : ["node", "weight", "back"];
+  const titles = !detail.neighbours ? ["node"] : attention ? ["node", "to it", "from it"] : ["node", "weight", "back"];
   head.append(...titles.map((title) => make("th", title, { scope: "col" })));
   const top = make("thead", null);
   top.append(head);
   table.append(top, body);
-  const rows = (detail.heard || near.map((k) => [k, null, null])).slice();
+  const rows = (detail.neighbours || near.map((k) => [k, null, null])).slice();
   if (detail.own) rows.push([node, detail.own, detail.own]);
   panel.append(table);
   const more = make("p", "", { class: "soft" });
@@ -149,7 +149,7 @@ function neighbours(panel, node, detail, choose, moves) {
     const peak = Math.max(...sorted.map((own) => Math.abs(own[1] ?? 0)), 1e-12);
     const focused = document.activeElement?.dataset?.node;
     body.replaceChildren(...sorted.slice(0, MOST).map(([k, there, back]) => {
-      const row = make("tr", null), cell = make("th", null, { scope: "row" }), listens = make("td", null);
+      const row = make("tr", null), cell = make("th", null, { scope: "row" }), given = make("td", null);
       if (k === node) cell.append(make("span", "itself"));
       else {
         const button = make("button", idOf(k), { type: "button", title: idOf(k), "data-node": k });
@@ -158,14 +158,14 @@ function neighbours(panel, node, detail, choose, moves) {
         cell.append(button);
       }
       row.append(cell);
-      if (!detail.heard) return row;
-      listens.append(make("span", there === null ? "–" : there.toFixed(3)), bar(Math.abs(there ?? 0) / peak));
-      row.append(listens, make("td", back === null ? "–" : back.toFixed(3)));
+      if (!detail.neighbours) return row;
+      given.append(make("span", there === null ? "–" : there.toFixed(3)), bar(Math.abs(there ?? 0) / peak));
+      row.append(given, make("td", back === null ? "–" : back.toFixed(3)));
       return row;
     }));
     if (focused !== undefined) body.querySelector(`[data-node="${focused}"]`)?.focus();
     const rest = sorted.length - MOST;
-    more.textContent = rest > 0 ? `and ${rest} weaker ones` : detail.heard ? "" : "The file leaves the numbers out.";
+    more.textContent = rest > 0 ? `and ${rest} weaker ones` : detail.neighbours ? "" : "The file leaves the numbers out.";
   };
   if (rows.some((own) => (own[1] || own[2] || []).length > 1)) moves.push(fill);
   else fill(0);

@@ -170,12 +170,12 @@ def notes(scene: Scene) -> list[str]:
         "variance over all nodes and times: like colours are like states, at all t."
     )
     if scene.reach is None:
-        told.append("How far a node listens is not known for this model.")
+        told.append("Shares by distance are not known for this model.")
     elif scene.reach.exact:
-        told.append("How far a node listens follows from the closed form of x(T).")
+        told.append("Shares by distance follow from the closed form of x(T).")
     else:
         told.append(
-            f"How far a node listens follows from the attention at {len(scene.times)} times; x(T) is met "
+            f"Shares by distance follow from the attention at {len(scene.times)} times; x(T) is met "
             f"with an error of {100 * (scene.reach.error or 0):.2g}%."
         )
     return told

@@ -1,4 +1,4 @@
-"""How far a node listens: the share of its last state that comes from nodes k edges away."""
+"""Shares by distance: how much of the last state of a node comes from nodes k edges away."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reach:
 
     Attributes:
         steps: One in closed form where A is constant, else one for each part between two times.
-        pattern: Who listens to whom, a one at (j, i) where i listens to j.
+        pattern: A one at (j, i) where there is an edge (i, j).
         exact: Whether A is constant, so that M is known in closed form.
         error: ‖M x(0) − x(T)‖ / ‖x(T)‖; ``None`` where channels have rates of their own, and M is the mean.
     """
@@ -121,7 +121,7 @@ def reach_of(found: ModelTrajectory, attention: Tensor | None) -> Reach | None:
 
 
 def matrix_of(graph: Graph, values: Tensor) -> sparse.csr_array:
-    """An edge field ``(E,)`` as a matrix: row i listens to column j."""
+    """An edge field ``(E,)`` as a matrix, a_ij in row i and column j."""
     row, col, own = (v.cpu().numpy() for v in (graph.row, graph.col, values.double()))
     return sparse.coo_array((own, (row, col)), shape=(graph.num_nodes, graph.num_nodes)).tocsr()
 

@@ -45,7 +45,7 @@ class Scene:
         edges: A at these times, ``(m, E)`` in the order of the graph; ``(1, E)`` where it is constant.
         attention: Whether these are attentions; else weights of the graph.
         places: Of the nodes, ``(n, 2)`` in [0, 1].
-        reach: How far nodes listen; ``None`` where it is not known.
+        reach: Shares of the last state by distance; ``None`` where they are not known.
     """
 
     run: Run
@@ -93,7 +93,7 @@ class Scene:
 
     @cached_property
     def ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each edge the node that listens, and the one it listens to, ``(E,)``."""
+        """Of each edge the node i of the row, and the node j of the column, ``(E,)``."""
         row, col = (v.cpu().numpy().astype(np.int64) for v in (self.graph.row, self.graph.col))
         return row, col
 
@@ -105,21 +105,21 @@ class Scene:
         """What is said of a chosen node.
 
         Returns:
-            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``; ``heard``,
+            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``; ``neighbours``,
             for each neighbour its number, A from it and A to it at all times (``None`` without such an
             edge); ``shares`` by distance, or ``None``.
         """
         row, col = self.ends
         to, by = np.flatnonzero(row == node), np.flatnonzero(col == node)
-        heard = {int(col[e]): self._along(int(e)) for e in to}
+        neighbours = {int(col[e]): self._along(int(e)) for e in to}
         given = {int(row[e]): self._along(int(e)) for e in by}
-        own = heard.get(node)
-        near = sorted((heard.keys() | given.keys()) - {node})
+        own = neighbours.get(node)
+        near = sorted((neighbours.keys() | given.keys()) - {node})
         shares = None if self.reach is None else self.reach.shares(np.array([node]))[0]
         return {
             "answers": _short(self.answers[:, node]),
             "own": own,
-            "heard": [[k, heard.get(k), given.get(k)] for k in near],
+            "neighbours": [[k, neighbours.get(k), given.get(k)] for k in near],
             "shares": None if shares is None else _short(shares),
         }
 
@@ -134,8 +134,8 @@ class Pairs:
     Attributes:
         first: The smaller number of each pair, ``(p,)``.
         second: The larger one.
-        there: The edge by which the first listens to the second; -1: none.
-        back: The edge by which the second listens to the first; -1: none.
+        there: The edge with the first as its row; -1: none.
+        back: The edge with the second as its row; -1: none.
         loops: The edge of each node to itself, ``(n,)``; -1: none.
     """
 
