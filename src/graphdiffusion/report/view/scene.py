@@ -105,9 +105,9 @@ class Scene:
         """What is said of a chosen node.
 
         Returns:
-            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``; ``neighbours``,
-            for each neighbour its number, A from it and A to it at all times (``None`` without such an
-            edge); ``shares`` by distance, or ``None``.
+            ``answers`` ``(m, outputs)``; ``own``, its edge to itself at all times, or ``None``;
+            ``neighbours``, of each its number, a_ij and a_ji at all times (``None`` without such an edge);
+            ``shares`` by distance, or ``None``.
         """
         row, col = self.ends
         to, by = np.flatnonzero(row == node), np.flatnonzero(col == node)
