@@ -12,6 +12,7 @@ import shutil
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments.depth import relative_energy
+from graphdiffusion.nn.continuous import Continuous
 from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
 from graphdiffusion.report.page import parts
@@ -31,7 +33,7 @@ from graphdiffusion.report.page.compare import Entry, read_entries, write_compar
 from graphdiffusion.report.page.compare import _differences as differences
 from graphdiffusion.report.page.compare import _scores as scores
 from graphdiffusion.report.page.html import element, page, pictures, table
-from graphdiffusion.report.page.report import read_report, write_report
+from graphdiffusion.report.page.report import read_report, shown_run, write_report
 from graphdiffusion.report.style import axes_of
 from graphdiffusion.report.view.scene import read_scene
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
@@ -395,6 +397,26 @@ def test_no_negative_zero():
     )
     shown = Reader(scores([first, second]) + differences([first, second])).shown
     assert "-0.0000" not in shown and "0.0000 to 0.0000" in shown and "+0.0000" in shown
+
+
+def test_validation_beside_test_is_named():
+    """A run without test nodes has the score of its validation nodes."""
+    about = ("graph", "GRAND-l", "accuracy, %", 80.0, 75.0, 85.0, {}, None, 1.0, 9)
+    first, second = Entry("a", *about), Entry("b", *about, part="validation")
+    assert "which chose the model" not in Reader(scores([first, first])).shown
+    shown = Reader(scores([first, second])).shown
+    assert "test" in shown and "validation" in shown and "which chose the model" in shown
+
+
+def test_the_best_training_of_a_choice_is_shown():
+    """A configuration has a run for its first split, and one for the others, with the same weight."""
+    model = Continuous.__new__(Continuous)
+
+    def run(*val):
+        return SimpleNamespace(results=[SimpleNamespace(val=v) for v in val], model=lambda: model)
+
+    runs = [run(0.6), run(0.5, 0.9), run(0.99), run(None)]
+    assert shown_run(runs, [0.7, 0.7, 0.3, 0.7]) is runs[1]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("folds", 0), ("random", 3)])
