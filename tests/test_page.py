@@ -22,6 +22,7 @@ from sklearn.decomposition import PCA
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
+from graphdiffusion.ensemble import load_ensemble
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments.depth import relative_energy
 from graphdiffusion.nn.continuous import Continuous
@@ -446,8 +447,11 @@ def test_the_viewer_shows_the_same_model_of_a_choice(choice):
     assert scene.run.folder == report.shown.folder and scene.member == report.shown.best
     assert scene.times == report.course.times
     np.testing.assert_array_equal(scene.answers.argmax(-1), report.course.predicted)
-    other = read_scene(choice, member=1)
-    assert (other.run.folder, other.member) != (scene.run.folder, scene.member)
+    reached = [r.val for run in report.runs for r in run.results]
+    assert len(report.runs) == 2 and scene.run.results[scene.member].val == max(reached)
+    for member, (run, number) in enumerate(load_ensemble(choice).members[:2]):
+        other = read_scene(choice, member=member)
+        assert (other.run.folder, other.member) == (run.folder, number)
 
 
 def test_a_choice_of_one_configuration(choice):
