@@ -12,6 +12,7 @@ import shutil
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from sklearn.decomposition import PCA
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
+from graphdiffusion.ensemble import load_ensemble
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments.depth import relative_energy
+from graphdiffusion.nn.continuous import Continuous
 from graphdiffusion.report import nodes
 from graphdiffusion.report.curves import plot_curves, read_curves
 from graphdiffusion.report.page import parts
@@ -31,7 +34,7 @@ from graphdiffusion.report.page.compare import Entry, read_entries, write_compar
 from graphdiffusion.report.page.compare import _differences as differences
 from graphdiffusion.report.page.compare import _scores as scores
 from graphdiffusion.report.page.html import element, page, pictures, table
-from graphdiffusion.report.page.report import read_report, write_report
+from graphdiffusion.report.page.report import read_report, shown_run, write_report
 from graphdiffusion.report.style import axes_of
 from graphdiffusion.report.view.scene import read_scene
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
@@ -399,6 +402,26 @@ def test_no_negative_zero():
     assert "-0.0000" not in shown and "0.0000 to 0.0000" in shown and "+0.0000" in shown
 
 
+def test_validation_beside_test_is_named():
+    """A run without test nodes has the score of its validation nodes."""
+    about = ("graph", "GRAND-l", "accuracy, %", 80.0, 75.0, 85.0, {}, None, 1.0, 9)
+    first, second = Entry("a", *about), Entry("b", *about, part="validation")
+    assert "which chose the model" not in Reader(scores([first, first])).shown
+    shown = Reader(scores([first, second])).shown
+    assert "test" in shown and "validation" in shown and "which chose the model" in shown
+
+
+def test_the_best_training_of_a_choice_is_shown():
+    """A configuration has a run for its first split, and one for the others, with the same weight."""
+    model = Continuous.__new__(Continuous)
+
+    def run(*val):
+        return SimpleNamespace(results=[SimpleNamespace(val=v) for v in val], model=lambda: model)
+
+    runs = [run(0.6), run(0.5, 0.9), run(0.99), run(None)]
+    assert shown_run(runs, [0.7, 0.7, 0.3, 0.7]) is runs[1]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("kind", "shared"), [("folds", 0), ("random", 3)])
 def test_splits_of_other_seeds_are_not_paired(tmp_path, kind, shared):
     """Fold 2 of seed 0 is another split than fold 0 of seed 2; a random split is known by its seed."""
@@ -426,8 +449,13 @@ def test_the_viewer_shows_the_same_model_of_a_choice(choice):
     assert scene.run.folder == report.shown.folder and scene.member == report.shown.best
     assert scene.times == report.course.times
     np.testing.assert_array_equal(scene.answers.argmax(-1), report.course.predicted)
-    other = read_scene(choice, member=1)
-    assert (other.run.folder, other.member) != (scene.run.folder, scene.member)
+    reached = [r.val for run in report.runs for r in run.results]
+    assert len(report.runs) == 2 and [max(reached)] == [
+        r.val for r in scene.run.results if r.number == scene.member
+    ]
+    for member, (run, number) in enumerate(load_ensemble(choice).members[:2]):
+        other = read_scene(choice, member=member)
+        assert (other.run.folder, other.member) == (run.folder, number)
 
 
 def test_a_choice_of_one_configuration(choice):

@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import zlib
+from functools import partial
 from pathlib import Path
 
 import networkx
@@ -41,6 +42,11 @@ def trained(folder: Path, target: str, *options: str) -> Path:
     few = ["--epochs", "5", "--splits", "2", "--no-report", "--quiet", "--out", str(out)]
     assert main(["train", str(graph), *options, *few]) == 0
     return out
+
+
+def unpacked(data: dict, name: str) -> np.ndarray:
+    own = data["arrays"][name]
+    return np.frombuffer(zlib.decompress(base64.b64decode(own["data"])), f"<{own['kind']}")
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +243,15 @@ def test_other_tasks_and_models(tmp_path, target, model):
         y = found.run.problem.task.y[:, 0]
         low, high = data["ranges"][0]
         assert low <= float(y[y.isfinite()].min()) and high >= float(y[y.isfinite()].max())
+        # one large number does not blur the others
+        found.truth[3], found.edges[0, 0] = 1e6, 1e6
+        data, _ = page_data(found, served=False)
+        np.testing.assert_allclose(unpacked(data, "exact"), found.truth[:, 0], rtol=1e-6)
+        np.testing.assert_allclose(unpacked(data, "answers"), found.answers.ravel(), rtol=1e-6)
+        there = found.pairs.there
+        np.testing.assert_array_equal(
+            unpacked(data, "there"), np.where(there < 0, np.nan, found.edges[0, there])
+        )
 
 
 def test_the_attention_of_a_layer(tmp_path):
@@ -288,11 +303,7 @@ def test_the_file_loads_nothing(run, tmp_path, monkeypatch):
 
 def test_what_the_script_is_given(scene):
     data, _ = page_data(scene, served=False)
-
-    def array(name: str) -> np.ndarray:
-        own = data["arrays"][name]
-        return np.frombuffer(zlib.decompress(base64.b64decode(own["data"])), f"<{own['kind']}")
-
+    array = partial(unpacked, data)
     pairs = scene.pairs
     wanted = np.maximum(scene.edges[:, pairs.there], scene.edges[:, pairs.back])
     width = array("width").reshape(wanted.shape).astype(float)

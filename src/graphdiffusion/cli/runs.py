@@ -172,9 +172,9 @@ def view(
 ) -> None:
     """Look at the graph of a run in a browser, with what one of its models does on it.
 
-    Nodes by class, prediction or state along t, edges by attention; click a node to see whom it listens to
-    and how its answer changes. The page is served on this machine alone until Ctrl-C, or written as one
-    file (--out) that needs no network.
+    Nodes by class, prediction or state along t, edges by attention; click a node to see its attention to
+    its neighbours, and how its answer changes. The page is served on this machine alone until Ctrl-C, or
+    written as one file (--out) that needs no network.
     """
     from ..ensemble import load_ensemble
     from ..report.view import serve_view, write_view

@@ -40,6 +40,7 @@ class Entry:
         same: Identifies data and protocol: trainings where it is equal have the same splits.
         seconds: That it took.
         parameters: Of a model; ``None`` for an ensemble.
+        part: The nodes that the score is of, test or validation.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Entry:
     same: Any
     seconds: float
     parameters: int | None
+    part: str = "test"
 
 
 def write_comparison(folders: Sequence[str | os.PathLike[str]], path: str | os.PathLike[str]) -> Path:
@@ -95,7 +97,10 @@ def _entry(folder: Path, name: str) -> Entry:
             low, high = (factor * end for end in wilson(own[key], own["nodes"]))
         model = ", ".join(found["chosen"])
         metric = found["metric"] + (", %" if found["unit"] else "")
-        return Entry(name, found["data"], model, metric, score, low, high, {}, None, found["seconds"], None)
+        part = "test" if own.get("part") == "test" else "validation"
+        return Entry(
+            name, found["data"], model, metric, score, low, high, {}, None, found["seconds"], None, part
+        )  # fmt: skip
     if not holds_run(folder):
         raise DataError(f"{folder} holds no run: name a folder that grand train has made.")
     require_finished(folder)
@@ -114,7 +119,7 @@ def _entry(folder: Path, name: str) -> Entry:
     metric = own["metric"] + (", %" if own["unit"] else "")
     return Entry(
         name, found["data"], found["model"], metric, own["mean"], low, high, each, same,
-        found["seconds"], found["parameters"],
+        found["seconds"], found["parameters"], "test" if part == "test" else "validation",
     )  # fmt: skip
 
 
@@ -137,14 +142,20 @@ def _scores(entries: list[Entry]) -> Any:
             e.model,
             f"{e.score:z.{digits}f}",
             f"{e.low:z.{digits}f} to {e.high:z.{digits}f}",
+            e.part,
             len(e.each) or "ensemble",
             "" if e.parameters is None else f"{e.parameters:,}",
             duration(e.seconds),
         )
         for e in entries
     ]
-    heads = ("run", "data", "model", entries[0].metric, "95% interval", "trainings", "parameters", "time")
+    heads = (
+        "run", "data", "model", entries[0].metric, "95% interval", "nodes", "trainings", "parameters",
+        "time",
+    )  # fmt: skip
     caption = "Mean and 95% interval; a dot for every training."
+    if len({e.part for e in entries}) > 1:
+        caption += " Some scores are of test nodes, others of validation nodes, which chose the model."
     shown = [pictures([figure], "scores", caption), table(heads, rows, "Scores")]
     return section("Scores", *shown, name="scores")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -141,8 +142,12 @@ def read_report(
 
 
 def shown_run(runs: list[Run], weights: list[float]) -> Run:
-    """The run of the greatest weight whose model has an integral in time; without one, of all."""
-    heaviest = sorted(range(len(runs)), key=lambda k: -weights[k])
+    """The run of the greatest weight whose model has an integral in time; without one, of all.
+
+    A configuration has several runs of the same weight: the one with the best training by validation.
+    """
+    scores = [max((-math.inf if r.val is None else r.val) for r in run.results) for run in runs]
+    heaviest = sorted(range(len(runs)), key=lambda k: (-weights[k], -scores[k]))
     for k in heaviest:
         if isinstance(runs[k].model(), Continuous):
             return runs[k]

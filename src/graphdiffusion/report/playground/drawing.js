@@ -156,7 +156,7 @@ function nodes(range, ink) {
   }
 }
 
-function pixels(range, ink) { // an image: a gap between two pixels where they do not listen to each other
+function pixels(range, ink) { // an image: a gap between two pixels where the weight between them is small
   const side = state.drawing.side, cell = (canvas.clientWidth - 2 * margin()) / side, tall = cell * ratio();
   const edge = (k) => Math.round(k);
   for (let node = 0; node < count(); node += 1) {

@@ -72,7 +72,7 @@ def cycle(size: int) -> Drawing:
 
 
 def one_way(size: int) -> Drawing:
-    """A cycle in which each node listens to the one before it: its eigenvalues fill a circle."""
+    """A cycle in which each node has the one before it as its neighbour: its eigenvalues fill a circle."""
     own = cycle(size)
     return Drawing(own.edges, own.places, own.values, directed=True)
 

@@ -67,8 +67,9 @@ SCENES = (
     Scene(
         "communities",
         "Two communities stay apart",
-        "Values of −1 and 1 with noise. The kernel makes like listen to like: noise inside a community "
-        "goes, and the bridges between them fade. Set A to the constant Laplacian, and they mix.",
+        "Values of −1 and 1 with noise. The kernel gives most weight to neighbours with a like value: "
+        "noise inside a community goes, and the bridges between them fade. Set A to the constant "
+        "Laplacian, and they mix.",
         "communities",
         30,
         {**KERNEL, "strength": 9.0, "width": 0.6, "scheme": "rk4", "step": 0.5, "time": 30.0},

@@ -3,7 +3,8 @@ const at = (id) => document.getElementById(id);
 const data = JSON.parse(at("data").textContent);
 const count = data.count, frames = data.times.length, last = frames - 1;
 const arrays = {};
-const kinds = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array };
+const kinds = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array, f4: Float32Array };
+const isExact = (array) => array instanceof Float32Array; // others are shares of a range
 
 async function unpack(text) {
   const packed = new Blob([bytes(text)]).stream();
@@ -48,14 +49,19 @@ function stored(node) {
   const outputs = data.names.length, found = { answers: null, own: null, neighbours: null, shares: null };
   if (arrays.answers) {
     const rows = arrays.answers.length / (count * outputs);
-    found.answers = Array.from({ length: rows }, (_, m) => data.ranges.map(([low, high], k) => low
-      + (high - low) * arrays.answers[(m * count + node) * outputs + k] / 65534));
+    found.answers = Array.from({ length: rows }, (_, m) => data.ranges.map(([low, high], k) => {
+      const own = arrays.answers[(m * count + node) * outputs + k];
+      return isExact(arrays.answers) ? own : low + (high - low) * own / 65534;
+    }));
   }
   if (arrays.there) {
     const [low, high] = data.edge.range;
     const along = (array, size, place) => {
-      if (array[place] === 65535) return null;
-      return Array.from({ length: array.length / size }, (_, m) => low + (high - low) * array[m * size + place] / 65534);
+      if (array[place] === 65535 && !isExact(array) || Number.isNaN(array[place])) return null;
+      return Array.from({ length: array.length / size }, (_, m) => {
+        const own = array[m * size + place];
+        return isExact(array) ? own : low + (high - low) * own / 65534;
+      });
     };
     found.own = along(arrays.loops, count, node);
     found.neighbours = Array.from(pairsOf(node), (pair) => {

@@ -55,6 +55,8 @@ def page_data(scene: Scene, served: bool) -> tuple[dict[str, Any], list[str]]:
         arrays["truth"] = packed(np.where(np.isnan(truth), ABSENT, 65534 * truth), "u2")
         said = _share(scene.answers[..., :OUTPUTS], low[:OUTPUTS], high[:OUTPUTS])
         arrays["said"] = packed(65534 * said, "u2")
+        if scene.task == "regression":  # a small number beside a large one would be lost in 16 bits
+            arrays["exact"] = packed(scene.truth[:, :OUTPUTS].T, "f4")
         shown = ["truth", "said"]
         if len(names) > OUTPUTS:
             left_out.append(
@@ -85,17 +87,23 @@ def _add_details(scene: Scene, data: dict[str, Any]) -> list[str]:
     left_out, pairs = [], scene.pairs
     room, otherwise = ROOM, "without --out they are computed for each node that is chosen"
     low, high = np.array(data["ranges"]).T
-    if 2 * scene.answers.size <= room:
-        data["arrays"]["answers"] = packed(65534 * _share(scene.answers, low, high), "u2")
-        room -= 2 * scene.answers.size
+    exact = scene.task == "regression"
+    size = (4 if exact else 2) * scene.answers.size
+    if size <= room:
+        stored = scene.answers if exact else 65534 * _share(scene.answers, low, high)
+        data["arrays"]["answers"] = packed(stored, "f4" if exact else "u2")
+        room -= size
     else:
         left_out.append(f"The answers of each node along t would make the file too large: {otherwise}.")
-    if 2 * scene.edges.size <= room and len(pairs.first) <= MOST_PAIRS:
+    if (2 if scene.attention else 4) * scene.edges.size <= room and len(pairs.first) <= MOST_PAIRS:
         ends = float(scene.edges.min(initial=0)), data["edge"]["peak"]
         data["edge"]["range"] = ends
         for name, edges in (("there", pairs.there), ("back", pairs.back), ("loops", pairs.loops)):
-            own = _field(_share(scene.edges, *ends) * 65534, edges, ABSENT)
-            data["arrays"][name] = packed(own, "u2")
+            if scene.attention:
+                own = packed(_field(_share(scene.edges, *ends) * 65534, edges, ABSENT), "u2")
+            else:  # weights can have any size
+                own = packed(_field(scene.edges, edges, np.nan), "f4")
+            data["arrays"][name] = own
     else:
         kind = data["edge"]["kind"]
         left_out.append(f"The {kind}s of each node would make the file too large: {otherwise}.")
@@ -109,8 +117,9 @@ def _add_details(scene: Scene, data: dict[str, Any]) -> list[str]:
 
 
 def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
-    """An array of whole numbers, compressed: its kind, such as ``u2``, and its bytes as base64."""
-    numbers = np.rint(values) if np.issubdtype(np.asarray(values).dtype, np.floating) else values
+    """An array of numbers of a kind such as ``u2`` or ``f4``, compressed: the kind, and bytes as base64."""
+    whole = not kind.startswith("f") and np.issubdtype(np.asarray(values).dtype, np.floating)
+    numbers = np.rint(values) if whole else values
     content = np.ascontiguousarray(numbers, dtype=f"<{kind}").tobytes()
     return {"kind": kind, "data": base64.b64encode(zlib.compress(content, 6)).decode()}
 

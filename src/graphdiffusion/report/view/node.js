@@ -75,16 +75,15 @@ function describe(panel, node, detail, choose) {
     for (let k = 0; k < size; k += 1) {
       const share = arrays.truth[k * count + node];
       if (share === 65535) continue;
-      const [low, high] = data.ranges[k], value = low + (high - low) * share / 65534;
-      if (data.task === "regression") told.push(`${data.names[k]} ${number(value)}`);
-      else if (value > 0.5) told.push(data.names[k]);
+      if (data.task === "regression") told.push(`${data.names[k]} ${number(arrays.exact[k * count + node])}`);
+      else if (share > 32767) told.push(data.names[k]);
     }
     const known = arrays.truth[node] !== 65535;
     truth.textContent = known ? told.join(", ") || "none" : "not known";
   }
   fact("part").textContent = partName(node);
 
-  panel.append(make("h3", data.noun === "target" ? "Prediction" : "Class probabilities"));
+  panel.append(make("h3", { class: "Class probabilities", label: "Label probabilities", target: "Prediction" }[data.noun]));
   if (!detail.answers) panel.append(make("p", "The file leaves its answers out.", { class: "soft" }));
   else {
     const peak = data.names.map((_, k) => Math.max(...detail.answers.map((row) => row[k])));
@@ -159,8 +158,9 @@ function neighbours(panel, node, detail, choose, moves) {
       }
       row.append(cell);
       if (!detail.neighbours) return row;
-      given.append(make("span", there === null ? "–" : there.toFixed(3)), bar(Math.abs(there ?? 0) / peak));
-      row.append(given, make("td", back === null ? "–" : back.toFixed(3)));
+      const told = (value) => (value === null ? "–" : attention ? value.toFixed(3) : number(value));
+      given.append(make("span", told(there)), bar(Math.abs(there ?? 0) / peak));
+      row.append(given, make("td", told(back)));
       return row;
     }));
     if (focused !== undefined) body.querySelector(`[data-node="${focused}"]`)?.focus();
