@@ -63,7 +63,7 @@ def make_terms(
     if not isinstance(given, str):
         return list(given)
     return [
-        create(TERMS[name], options, channels=channels, beta=Coefficient(0.0, channels=wide))
+        create(TERMS[name], options, channels=channels, beta=Coefficient(0.0, channels=wide), wide=wide)
         for name in split_names(given)
     ]
 
