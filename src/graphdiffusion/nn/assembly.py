@@ -84,6 +84,11 @@ def make_solver(
             "attention, α and sources that are constant in time, and no other term in x; take dopri5 or "
             "rk4."
         )
+    if solver.partitioned and equation.parts(2) is None:
+        raise ArgumentError(
+            f"solver {given} needs an equation of second order, with positions and velocities, such as "
+            f"graphcon; got {type(equation).__name__}."
+        )
     return solver
 
 

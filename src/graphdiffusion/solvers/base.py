@@ -31,6 +31,7 @@ class Solver(nn.Module):
         captures: Whether a step needs no look at the device, so that it can be part of a CUDA graph once
             its capacity is fixed (:meth:`with_capacity`).
         follows_rate: Whether the capacity depends on the rate of the equation beside T.
+        partitioned: Whether it needs the positions and velocities of an equation of second order.
         evaluates_again: Whether the backward pass evaluates the right-hand side again.
     """
 
@@ -40,6 +41,7 @@ class Solver(nn.Module):
     limit = 1.0
     captures = False
     follows_rate = False
+    partitioned = False
     evaluates_again = False
 
     @abstractmethod
