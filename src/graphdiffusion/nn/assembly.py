@@ -97,7 +97,7 @@ def _has_closed_form(equation: Equation, channels: int) -> bool:
     with torch.no_grad():
         like = next(equation.parameters(), torch.zeros(()))
         x = torch.zeros(1, channels, dtype=like.dtype, device=like.device)
-        context = Context(_one_node(), x, x, attention=x[:, 0])
+        context = Context(_one_node(), x, x, attention=x[:, 0], observed=x)
         return Exponential.fits(equation.affine(context), equation.stable())
 
 

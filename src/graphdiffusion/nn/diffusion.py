@@ -134,6 +134,7 @@ class GraphDiffusion(MessagePassing):
                 terms=make_terms(terms, channels, wide, options),
                 rates=Coefficient(1.0, channels=channels) if channel_rates else None,
                 rule=rewiring_rule(variant, keep, threshold, mass),
+                wide=wide,
             )
         self.equation = equation
         self.learn_time = learn_time
