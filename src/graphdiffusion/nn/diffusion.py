@@ -18,6 +18,7 @@ from ..graph import SELF_LOOPS, Graph, as_graph
 from ..ops.tracing import traced, vectorised
 from ..options import Bounds, Named, create
 from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, integrate
+from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
@@ -147,6 +148,8 @@ class GraphDiffusion(MessagePassing):
         self.solver = make_solver(solver, equation, channels, options)
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))
+        if isinstance(gradient, Adjoint):
+            refuse_adjoint(self.solver)
         self.gradient = gradient
         self.roomy = self._make_room()
         self.register_load_state_dict_post_hook(_note_time)
