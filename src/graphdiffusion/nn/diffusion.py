@@ -184,7 +184,7 @@ class GraphDiffusion(MessagePassing):
         self, flow: Flow, x: Tensor, time: Tensor, at: Tensor | Sequence[float] | None, check: bool
     ) -> Solution:
         """Integrate a bound equation from the features x; states are those of the equation."""
-        x0 = self.equation.lift(x)
+        x0 = self.equation.initial(x, flow.context)
         how: dict[str, Any] = {"at": at, "gradient": self.gradient, "check": check}
         if not traced():
             return integrate(flow, x0, time, self.solver, **how)
