@@ -1,6 +1,6 @@
 """Published sets and splits for the study of heterophily: graphs whose neighbours often differ in class.
 
-Those of Pei et al. in the clean form of Platonov et al., five larger ones of Platonov et al. themselves, and
+Those of Pei et al. in the clean form of Platonov et al., five larger ones of Platonov et al., and
 ten splits of Cora, CiteSeer and PubMed by Pei et al. (Geom-GCN).
 """
 
