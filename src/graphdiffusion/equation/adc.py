@@ -57,6 +57,7 @@ class ADC(Diffusion):
     """
 
     given = ("linear",)
+    per_member = ("pace",)
 
     def __init__(
         self,

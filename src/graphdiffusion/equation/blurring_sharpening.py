@@ -34,6 +34,7 @@ class BlurringSharpening(Term):
 
     needs_attention = members = capturable = True
     given = ("wide",)
+    per_member = ("reaction",)
 
     def __init__(
         self, wide: int | None = None, *, reaction: Annotated[float, Bounds(1e-6, 0.999)] = 0.1

@@ -36,6 +36,7 @@ class Convection(Term):
 
     members = capturable = True
     given = ("wide",)
+    per_member = ("convection",)
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class LabelledSource(Term):
 
     needs_observed = members = capturable = True
     given = ("wide",)
+    per_member = ("labelled",)
 
     def __init__(self, wide: int | None = None, *, labelled: float = 0.5) -> None:
         super().__init__()

@@ -30,6 +30,7 @@ class Reaction(Term):
 
     members = capturable = True
     given = ("wide",)
+    per_member = ("reaction",)
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class Repulsion(Term):
 
     members = capturable = True
     given = ("wide",)
+    per_member = ("repulsion",)
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class ACMP(Diffusion):
     """
 
     given = ("linear", "alpha", "wide")
+    per_member = ("repulsion", "reaction")
 
     def __init__(
         self,
