@@ -93,9 +93,9 @@ def test_limit_of_stability(damping: float) -> None:
     square = 1 - float(torch.linalg.eigvalsh(a).min())
     limit = (-damping + math.sqrt(damping**2 + 4 * square)) / square
     flow, start = own.bind(graph, x), own.lift(x)
-    for share, stable in ((0.98, True), (1.02, False)):
+    for share, stable in ((0.97, True), (1.03, False)):
         step = share * limit
-        state = integrate(flow, start, 2000 * step, SymplecticEuler(step), check=False).state
+        state = integrate(flow, start, 600 * step, SymplecticEuler(step), check=False).state
         assert bool(torch.isfinite(state).all() and state.abs().max() < 100) is stable
     with pytest.warns(StabilityWarning):
         integrate(flow, start, 4.0, SymplecticEuler(2.0), check=True)
@@ -120,16 +120,16 @@ def test_energy(small: Graph) -> None:
         return float(v.square().sum() + (u * (u - a @ u)).sum()) / 2
 
     kept, grown = (
-        integrate(flow, start, 100.0, s(0.1), check=False).state for s in (SymplecticEuler, Euler)
+        integrate(flow, start, 60.0, s(0.1), check=False).state for s in (SymplecticEuler, Euler)
     )
-    assert abs(energy(kept) / energy(start) - 1) < 0.15 and energy(grown) > 10 * energy(start)
+    assert abs(energy(kept) / energy(start) - 1) < 0.15 and energy(grown) > 5 * energy(start)
 
 
 def test_bound_of_the_energy(small: Graph) -> None:
     own = model(activation="relu", stiffness=0.5, damping=0.0, over="symmetric")
     x = normal(9, 3)
     at = [0.5, 1.0, 2.0, 4.0]
-    states = integrate(own.bind(small, x), own.lift(x), 4.0, SHARP, at=at).states
+    states = integrate(own.bind(small, x), own.lift(x), 4.0, DormandPrince(1e-6, 1e-7), at=at).states
     assert states is not None
     start = 0.25 * float(x.square().sum())
     for t, state in zip(at, states.detach(), strict=True):

@@ -65,15 +65,15 @@ def test_order_against_mittag_leffler(small: Graph, beta: float) -> None:
     want = exact(flow, x, beta, 2.0)
     errors = [
         float((integrate(flow, x, 2.0, Fractional(2.0 / n, derivative=beta)).state - want).abs().max())
-        for n in (40, 80, 160)
+        for n in (20, 40, 80)
     ]
     orders = [math.log2(a / b) for a, b in pairwise(errors)]
-    assert all(1 + beta - 0.05 < order < 1 + beta + 0.3 for order in orders), orders
-    assert errors[-1] < 3e-4
-    fine = Fractional(0.0125, derivative=beta)
-    states = integrate(flow, x, 2.0, fine, at=[0.005, 1.003]).states
+    assert all(1 + beta - 0.05 < order < 1 + beta + 0.35 for order in orders), orders
+    assert errors[-1] < 1e-3
+    fine = Fractional(0.025, derivative=beta)
+    states = integrate(flow, x, 2.0, fine, at=[0.01, 1.003]).states
     assert states is not None
-    for state, t in zip(states, (0.005, 1.003), strict=True):
+    for state, t in zip(states, (0.01, 1.003), strict=True):
         torch.testing.assert_close(state, exact(flow, x, beta, t), rtol=2e-2, atol=2e-2)
 
 
@@ -108,18 +108,17 @@ def test_short_memory(small: Graph) -> None:
     x = normal(9, 3)
     flow = diffusion(small, x)
 
-    full = {b: integrate(flow, x, 8.0, Fractional(0.1, derivative=b)).state for b in (0.8, 0.95, 1.0)}
+    full = {b: integrate(flow, x, 8.0, Fractional(0.2, derivative=b)).state for b in (0.8, 0.95, 1.0)}
 
     def error(beta: float, step: float, history: int) -> float:
-        whole = full[beta]
         short = integrate(flow, x, 8.0, Fractional(step, derivative=beta, history=history)).state
-        return float((short - whole).abs().max())
+        return float((short - full[beta]).abs().max())
 
-    assert error(0.8, 0.1, 80) < 1e-13
-    four, two, one = (error(0.8, 0.1, m) for m in (40, 20, 10))  # remembered times
+    assert error(0.8, 0.2, 40) < 1e-13
+    four, two, one = (error(0.8, 0.2, m) for m in (20, 10, 5))  # remembered times
     assert 0.03 < four < 0.08 < two < 0.13 < one < 0.2
-    assert error(0.8, 0.05, 40) == pytest.approx(two, rel=0.02)
-    assert error(0.95, 0.1, 20) < two / 3 and error(1.0, 0.1, 20) < 1e-12
+    assert error(0.8, 0.1, 20) == pytest.approx(two, rel=0.05)
+    assert error(0.95, 0.2, 10) < two / 3 and error(1.0, 0.2, 10) < 1e-12
 
 
 def test_gradients_and_the_refused_adjoint(small: Graph) -> None:

@@ -21,7 +21,7 @@ def test_command_and_resuming(tmp_path, capsys, monkeypatch):
     """A small graph in place of Cora."""
     write_graph(tmp_path / "toy")
     small = replace(
-        successors.SMALL, per_class=(2,), shares=(0.5,), epochs=2, hidden=8,
+        successors.SMALL, per_class=(2,), shares=(0.5,), splits=2, epochs=2, hidden=8,
         models=("gcn", "linear", "labelled-source"),
     )  # fmt: skip
     monkeypatch.setattr(successors, "SMALL", small)

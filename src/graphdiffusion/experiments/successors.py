@@ -102,7 +102,7 @@ class Settings:
 
 FULL = Settings()
 SMALL = replace(
-    FULL, sets=(), citations=("cora-embedded",), per_class=(1, 5), shares=(0.0, 0.5), splits=2, trials=0,
+    FULL, sets=(), citations=("cora-embedded",), per_class=(1, 5), shares=(0.0, 0.5), splits=4, trials=0,
     epochs=20, hidden=16,
     models=("mlp", "gcn", "linear", "allen-cahn", "blurring-sharpening", "labelled-source", "graphcon"),
 )  # fmt: skip

@@ -53,4 +53,6 @@ def _bars(axis: Any, figures: Sequence[Mapping[str, Any]], models: Sequence[str]
         axis.errorbar(f["test"], models.index(f["model"]), xerr=f["half"], fmt="o", color=colour, capsize=2)
     axis.set_yticks(range(len(models)), [MODELS[name][0] for name in models])
     axis.set_ylim(len(models) - 0.5, -0.5)
+    low, high = axis.get_xlim()
+    axis.set_xlim(max(low, 0.0), min(high, 100.0))  # intervals of few splits are wider than that
     axis.set_xlabel("test accuracy (%)", fontsize=9)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -98,7 +100,9 @@ class Fractional(FixedStep):
         return f"Fractional(step_size={self.step_size}, derivative={self.derivative}{memory})"
 
 
-def weights(count: int, beta: float) -> tuple[list[float], list[float]]:
+@torch.compiler.assume_constant_result  # numbers of the program that is compiled
+@lru_cache(maxsize=1024)
+def weights(count: int, beta: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     r"""Weights of the slopes, oldest first, over :math:`\tau^\beta`: of the predictor and of the corrector.
 
     The corrector has one more, of the slope at the predicted end. Both are integrals of
@@ -110,10 +114,11 @@ def weights(count: int, beta: float) -> tuple[list[float], list[float]]:
     implicit = (age + 1) ** power + (age - 1) ** power - 2 * age**power
     last = count - 1.0
     implicit[0] = last**power - (last - beta) * count**beta
-    return explicit.tolist(), [*(implicit / math.gamma(beta + 2)).tolist(), 1 / math.gamma(beta + 2)]
+    last_weight = 1 / math.gamma(beta + 2)
+    return tuple(explicit.tolist()), (*(implicit * last_weight).tolist(), last_weight)
 
 
-def _added(start: Tensor, scale: Tensor, numbers: list[float], slopes: list[Tensor]) -> Tensor:
+def _added(start: Tensor, scale: Tensor, numbers: Sequence[float], slopes: list[Tensor]) -> Tensor:
     """``start + scale Σ w_j f_j``."""
     for first in range(0, len(slopes), _TOGETHER):
         own = slice(first, first + _TOGETHER)
