@@ -16,6 +16,7 @@ from graphdiffusion.equation import (
     Coefficient,
     Context,
     Diffusion,
+    Forcing,
     Source,
     Term,
 )
@@ -100,6 +101,37 @@ def test_sharpening_equals_expm(name: str, channels: int | None) -> None:
                 strict=True,
             ):
                 torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kinds", ["detached", "both", "elsewhere"])
+def test_sources_share_powers_with_the_start(small: Graph, kinds: str) -> None:
+    """Detached or not, at the start or elsewhere: values and gradients of a scheme that takes steps."""
+    x, other = normal(9, 3).requires_grad_(), normal(9, 3, seed=5)
+
+    class Elsewhere(Term):
+        def forward(self, context: Context) -> tuple[Tensor, Tensor]:
+            return context.x.new_full((1, 1), 0.5), other
+
+        def affine(self, context: Context) -> Affine | None:
+            return Affine(sources=(Forcing(other.new_full((1, 1), 0.5), other),))
+
+    model = equation(BlurringSharpening(reaction=0.4))
+    model.terms.append(Source(0.125, detach_source=True))
+    if kinds == "detached":
+        del model.terms[1]
+    if kinds == "elsewhere":
+        model.terms.append(Elsewhere())
+    flow = model.bind(small, x)
+    leaves = [x, *(t for t in model.parameters() if t.requires_grad)]
+    found = []
+    for solver in (Exponential(), SHARP):
+        solution = integrate(flow, x, 40.0, solver, at=[3.0])
+        assert solution.states is not None
+        loss = solution.state.square().sum() + solution.states.square().sum()
+        found.append((solution.state, *torch.autograd.grad(loss, leaves, retain_graph=True)))
+    for ours, theirs in zip(*found, strict=True):
+        scale = float(theirs.detach().abs().max())
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6 * scale)
 
 
 def test_any_power(small: Graph) -> None:
@@ -208,4 +240,4 @@ def test_products_beside_those_of_dopri5() -> None:
     flow = layer.bind(x, graph)
     closed, marched = integrate(flow, x, 18.3), integrate(flow, x, 18.3, DormandPrince(1e-6, 1e-7))
     torch.testing.assert_close(closed.state, marched.state, rtol=1e-4, atol=1e-4)
-    assert closed.stats.evaluations < 3 * marched.stats.evaluations / 2  # of three products each
+    assert closed.stats.evaluations < 0.3 * 3 * marched.stats.evaluations  # of three products each

@@ -25,7 +25,7 @@ class BlurringSharpening(Term):
     nothing grows for β ≤ α/3.
 
     The term is affine in x, a polynomial in A. The linear model keeps its closed form, which is exact
-    whatever grows; it takes two or three times the products of diffusion alone.
+    whatever grows; it takes up to four times the products of diffusion alone.
 
     Args:
         wide: Number of coefficients, one for each channel; ``None``: one for all (``coefficients``).

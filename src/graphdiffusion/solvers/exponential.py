@@ -35,8 +35,8 @@ class Exponential(Solver):
     """The closed form of the linear model, exact up to a chosen truncation error.
 
     λ + O(√λ) sparse products, no step size. For equations that are affine in x, with coefficients that are
-    constant in time. With other powers of A − I than the first it takes two to three times the products,
-    and neither a capacity nor a captured step.
+    constant in time. With other powers of A − I than the first it takes up to four times the products,
+    and has neither a capacity nor a captured step.
 
     Args:
         tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in

@@ -19,6 +19,7 @@ So the time is cut into steps with hg ≤ 2: they are exact, and rounding is mul
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ from .solution import Stats, too_many_evaluations
 from .truncation import SLOPE, fewest_terms
 
 GROWTH = 2.0  # largest hg of a step
-WEIGHT = 8.0  # largest h Σ|p_j|, j ≥ 1, of a step: 16 nodes of Gauss's rule are then exact to rounding
+WEIGHT = 16.0  # largest h Σ|p_j|, j ≥ 1, of a step: Gauss's rule is then exact to rounding
+NODES = 24  # of that rule
 FEWEST = 20  # products: a step of that weight takes more
 _ANGLES = 32  # on half of the unit circle
 
@@ -55,30 +57,58 @@ def polynomial_states(
         most: Products that a member may take.
         checkpoint: As in :func:`~graphdiffusion.solvers.series.power_series`.
     """
-    powers, values = affine.powers, affine.values
-    p = in_powers_of_a(powers)
-    source: Tensor | None = None
-    for part in affine.sources:
-        fed = part.coefficient * (part.field.detach() if part.detached else part.field)
-        source = fed if source is None else source + fed
-    states = []
+    p = in_powers_of_a(affine.powers)
+    own, seen, elsewhere = _sources(affine.sources, x)
+    start, states = x, []
     spans = torch.cat([stops[:1], stops.diff(dim=0)])
     spans, steps = _steps(p, spans, x, most, stats)
+
+    def series(y: Tensor, c: Tensor, through: Tensor) -> Tensor:
+        stats.evaluations += c.shape[-1] - 1
+        return power_series(graph, affine.values, y, c, through, checkpoint)
+
     for span, count in zip(spans, steps, strict=True):
-        h = span / count
-        f, phi = series_coefficients(p, h, tolerance, source is not None)
-        terms = f.shape[-1] - 1
-        stats.evaluations += (count + (source is not None)) * terms
+        h, left = span / count, count
+        f, phi = series_coefficients(p, h, tolerance, bool(affine.sources))
         stats.accepted += count
         stats.last_step = h.detach()
-        fed = None
-        if source is not None:
-            fed = power_series(graph, values, source, phi[None], phi[None], checkpoint)[0]
-        for _ in range(count):
-            x = power_series(graph, values, x, f[None], f[None], checkpoint)[0]
+        fed = None if elsewhere is None else series(elsewhere, phi[None], phi[None])[0]
+        if own is not None and seen is not None:
+            share = own.unsqueeze(-1) * phi
+            through = share if seen is own else seen.unsqueeze(-1) * phi
+            if x is start:  # the first step and the source have their powers in common
+                c = torch.stack(torch.broadcast_tensors(f, share))
+                same = through is share
+                moved, more = series(x, c, c if same else torch.stack(torch.broadcast_tensors(f, through)))
+                fed = more if fed is None else fed + more
+                x, left = moved + fed, count - 1
+            else:
+                more = series(start, share[None], through[None])[0]
+                fed = more if fed is None else fed + more
+        for _ in range(left):
+            x = series(x, f[None], f[None])[0]
             x = x if fed is None else x + fed
         states.append(x)
     return states
+
+
+def _sources(sources: Sequence[Any], x: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Coefficient of the sources that start where the state does, the same without those that are
+    detached, and the sum of the other sources.
+    """
+    own: Tensor | None = None
+    seen: Tensor | None = None
+    elsewhere: Tensor | None = None
+    for part in sources:
+        if part.field is x:
+            kept = 0 * part.coefficient.detach() if part.detached else part.coefficient
+            same = seen is own and not part.detached
+            own = part.coefficient if own is None else own + part.coefficient
+            seen = own if same else kept if seen is None else seen + kept
+        else:
+            fed = part.coefficient * (part.field.detach() if part.detached else part.field)
+            elsewhere = fed if elsewhere is None else elsewhere + fed
+    return own, seen, elsewhere
 
 
 def in_powers_of_a(powers: dict[int, Tensor]) -> list[Tensor]:
@@ -135,9 +165,7 @@ def series_coefficients(
     f = torch.where(torch.isnan(h).unsqueeze(-1), torch.nan, f)
     if not source:
         return f, f
-    nodes, weights = (
-        torch.from_numpy(v).to(h.device) for v in np.polynomial.legendre.leggauss(2 * int(WEIGHT))
-    )
+    nodes, weights = (torch.from_numpy(v).to(h.device) for v in np.polynomial.legendre.leggauss(NODES))
     inner = _recurrence([c.unsqueeze(-1) for c in p], h.unsqueeze(-1) * (nodes + 1) / 2, terms)
     phi = h.unsqueeze(-1) / 2 * torch.stack([own @ weights for own in inner], -1)
     return f, torch.where(kept | torch.isnan(f), phi, 0.0)
