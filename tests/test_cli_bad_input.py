@@ -47,7 +47,7 @@ OPTIONS = [
     (["--solver", "rk4", "--rtol", "0.1"], "rtol is an option of solver "),
     (["--model", "gcm"], "model must be one of "),
     (["--model", "gcn", "--time", "3"], "time is an option of model cgnn, model gde"),
-    (["--terms", "sorce"], "terms must be names out of source, got 'sorce'. Did you mean 'source'?"),
+    (["--terms", "sorce"], "got 'sorce'. Did you mean 'source'?"),
     (["--rewire", "ppr", "--rewire-alpha", "1"], "alpha must lie between 0 and 1"),
     (["--preset", "papre"], "there is no preset 'papre'"),
     (["--config", "nowhere.toml"], "cannot read the configuration nowhere.toml"),

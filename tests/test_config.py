@@ -71,7 +71,7 @@ def test_classes_that_share_an_option_agree_on_it():
         ({"model": "mlp", "sweep": 2.0}, "the model mlp does not give results at several times"),
         ({"model": "gcn", "label_rate": 0.5}, "the model gcn does not take labels as features"),
         ({"model": "gnc"}, "model must be one of "),
-        ({"terms": "source,sink"}, "terms must be names out of source"),
+        ({"terms": "source,sink"}, "terms must be names out of "),
         ({"attention_dim": 8, "heads": 3}, "attention_dim must be a positive multiple of heads"),
         ({"variant": "nonlinear", "solver": "exponential"}, "needs an equation with a closed form"),
         ({"keep": 0.5, "mass": 0.5}, "give at most one of keep, threshold and mass"),

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rawdata import shchur_arrays
+from rawdata import shchur_arrays, write_planetoid
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import (
@@ -34,6 +34,7 @@ from graphdiffusion.data import (
     rawfiles,
     sources,
 )
+from graphdiffusion.data.planetoid import read_planetoid
 from graphdiffusion.errors import DataError
 
 ROOT = Path(os.environ.get("GRAND_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -480,10 +481,86 @@ def test_npz_is_known_by_its_arrays(tmp_path, home):
         load_data("photo", tmp_path)
 
 
-def test_every_raw_file_has_a_sum_but_those_of_arxiv():
+NOT_AT_HAND = ("roman-empire", "amazon-ratings", "minesweeper", "tolokers", "questions")
+
+
+def test_every_raw_file_has_a_sum_but_those_that_are_not_at_hand():
     for info in DATASETS.values():
         assert len(info.sums) == (0 if info is ARXIV else len(info.files))
-        assert bool(info.arrays) == any(file.endswith(".npz") for file in info.files)
+        unverified = [file for file, own in zip(info.files, info.sums, strict=False) if not own]
+        if info.name in NOT_AT_HAND:
+            assert unverified == list(info.files)
+        elif info.family == "Geom-GCN":
+            assert unverified == [f"{info.files[0].split('.')[1]}_split_0.6_0.2_{k}.npz" for k in range(10)]
+        else:
+            assert not unverified
+            assert bool(info.arrays) == any(file.endswith(".npz") for file in info.files)
+
+
+@pytest.mark.parametrize("name", NOT_AT_HAND)
+def test_newer_heterophilous_sets(name, tmp_path, home, monkeypatch, capsys):
+    """Made files of the published form: read, split, and refused where their size is another."""
+    info = dataset_info(name.replace("-", "_"))
+    assert info.name == name and info.urls[0].endswith(f"/main/data/{name.replace('-', '_')}.npz")
+    assert main(["data", "info", name, "--root", str(tmp_path)]) == 0
+    assert "not here; would be downloaded" in capsys.readouterr().out
+    n, folder = 12, tmp_path / "heterophilous"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    ring = np.arange(n - 2)  # the last two nodes are apart, and stay
+    kinds = rng.integers(0, 3, (10, n))
+    arrays = {
+        "node_features": rng.integers(0, 2, (n, info.features)).astype(np.uint8),
+        "node_labels": (np.arange(n) % info.classes).astype(np.uint8) if n >= info.classes else np.r_[
+            np.arange(n - 1), info.classes - 1],
+        "edges": np.stack([ring, (ring + 1) % (n - 2)], 1),
+        **{f"{part}_masks": kinds == k for k, part in enumerate(("train", "val", "test"))},
+    }  # fmt: skip
+    np.savez(folder / info.files[0], **arrays)
+    with pytest.raises(DataError, match=rf"{name}: this is not the published graph: it has 12 nodes, not"):
+        load_data(name, tmp_path)
+    sized = dataclasses.replace(info, nodes=n, all_nodes=n, edges=n - 2, all_edges=n - 2)
+    monkeypatch.setattr(datasets, "dataset_info", lambda name: sized)
+    data = load_data(name, tmp_path)
+    assert data.num_nodes == n and number_of_splits(data) == 10
+    assert np.array_equal(data.train_mask.numpy(), (kinds == 0).T)
+    assert np.array_equal(to_dense(data.x).numpy(), arrays["node_features"])
+
+
+def test_splits_of_geom_gcn(tmp_path, home, monkeypatch):
+    """The citation graph as it is, whole, with ten splits in files of their own."""
+    info = dataset_info("Cora-Geom")
+    assert info.name == "cora-geom-gcn" and len(info.files) == len(info.urls) == 18
+    assert info.urls[-1].endswith("/geom-gcn/raw/master/splits/cora_split_0.6_0.2_9.npz")
+    sized = dataclasses.replace(
+        info, nodes=12, all_nodes=12, edges=10, all_edges=10, features=5, classes=3, sums=()
+    )
+    monkeypatch.setattr(datasets, "dataset_info", lambda name: sized)
+    raw = write_planetoid(tmp_path / "Cora" / "raw", "cora")
+    with pytest.raises(DataError, match=r"did not find .*cora_split_0.6_0.2_0.npz"):
+        monkeypatch.setattr(
+            rawfiles, "download", lambda *given: (_ for _ in ()).throw(OSError("no network"))
+        )
+        load_data("cora-geom-gcn", tmp_path)
+    kinds = np.random.default_rng(0).integers(0, 3, (10, 12))
+    kinds[:, 10] = 3  # without a label
+    for k, own in enumerate(kinds):
+        masks = {
+            f"{part}_mask": (own == v).astype(np.uint8) for v, part in enumerate(("train", "val", "test"))
+        }
+        np.savez(raw / f"cora_split_0.6_0.2_{k}.npz", **masks)
+    data = load_data("cora-geom-gcn", tmp_path)
+    plain = read_planetoid(raw, "cora")
+    assert torch.equal(data.edge_index, plain.edge_index) and data.num_nodes == 12
+    assert number_of_splits(data) == 10 and np.array_equal(data.val_mask.numpy(), (kinds == 1).T)
+    for wrong in (
+        {"train_mask": np.ones(11, bool)},
+        {"val_mask": np.ones(12)},
+        {"test_mask": masks["val_mask"]},
+    ):
+        np.savez(raw / "cora_split_0.6_0.2_9.npz", **{**masks, **wrong})
+        with pytest.raises(DataError, match=r"cora_split_0.6_0.2_9.npz: (expected|a node is in two)"):
+            load_data("cora-geom-gcn", tmp_path)
 
 
 def test_topology_without_a_source_says_what_to_do(home):

@@ -168,7 +168,9 @@ def test_outputs_before_a_failure_stand() -> None:
             assert bool(torch.isnan(late[1]).all()) and bool(torch.isfinite(late[[0, 2]]).all())
 
 
-FIXED = [name for name, cls in SOLVERS.classes().items() if issubclass(cls, FixedStep)]
+FIXED = [
+    name for name, cls in SOLVERS.classes().items() if issubclass(cls, FixedStep) and not cls.partitioned
+]
 
 
 def fixed(name: str) -> Any:

@@ -139,6 +139,7 @@ _FIXED = {
     "Planetoid": "fixed: --split planetoid",
     "OGB": "fixed: --split given",
     "heterophilous": "ten fixed ones: --split given",
+    "Geom-GCN": "ten fixed ones: --split given",
 }
 
 

@@ -28,6 +28,7 @@ def add_to(group: typer.Typer) -> None:
     group.command("schemes")(schemes)
     group.command("sparsity")(sparsity)
     group.command("steps")(steps)
+    group.command("successors")(successors)
     group.command("superpixels")(superpixels)
 
 
@@ -170,6 +171,43 @@ def schemes(
             "longest stable τα: measured (theory)", ("scheme", *found["limits"][0]["spectra"]), limits
         )
     conclude(path, found, "plot_schemes")
+
+
+def successors(
+    small: Small = False,
+    part: Annotated[
+        str, typer.Option(help="Measure this alone: sets, labels or edges. By default all three.")
+    ] = "",
+    root: Annotated[str, ROOT] = "",
+    device: Device = "auto",
+    out: Out = Path("results"),
+) -> None:
+    """The equations of GRAND's successors beside GRAND, GCN, GAT and MLP, each with one search budget.
+
+    Six heterophilous sets, few labels and random edges on three citation graphs: for a GPU. With --small
+    the Cora that comes with the library, seven models, no search. Points that are measured are not
+    repeated.
+    """
+    from ..experiments.successors import PARTS
+    from .tables import print_table
+
+    if part not in ("", *PARTS):
+        raise ConfigError(f"part must be one of {', '.join(PARTS)}, got {part!r}.")
+    path, found = measure("successors", out, small=small, root=root or None, device=device, part=part)
+    rows = [
+        (
+            own["part"],
+            own["data"],
+            f"{own['level']:g}",
+            own["title"],
+            f"{own['test']:.1f} ± {own['half']:.1f}",
+            "" if own["difference"] is None else f"{own['difference']:+.1f} ± {own['difference_half']:.1f}",
+        )
+        for own in found["figures"]
+    ]
+    heads = ("part", "data", "level", "model", "test", "− GRAND-l")
+    print_table("successors, test accuracy in percent with 95% intervals", heads, rows)
+    conclude(path, found, "plot_successors")
 
 
 def superpixels(

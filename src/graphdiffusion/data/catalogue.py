@@ -1,8 +1,17 @@
 """The table of the data sets that are known by name, with their published sizes."""
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from graphdiffusion.data.heterophily import (
+    FOLDER,
+    GEOM_GCN,
+    NEWER,
+    OLDER,
+    SPLITS,
+    Heterophilous,
+    geom_gcn_files,
+)
 from graphdiffusion.errors import DataError
 
 
@@ -14,8 +23,8 @@ class DatasetInfo:
     component, `all_nodes` and `all_edges` those of the whole graph. `development` is the size of
     the development set in the paper's random splits; 0 where the split is fixed. `raw` is the
     folder, below the data folder, that holds `files`; `urls` is where they can be fetched from.
-    `sums` are the SHA-256 of the files, of an .npz those of its `arrays` (see `rawfiles.checksum`);
-    none for ogbn-arxiv, whose files are not verified.
+    `sums` are the SHA-256 of the files, of an .npz those of its `arrays` (see `rawfiles.checksum`). A file
+    with the sum "" is not verified, nor are those of ogbn-arxiv, which has none.
     """
 
     name: str
@@ -71,35 +80,48 @@ _HETEROPHILOUS_ARRAYS = (
 )  # fmt: skip
 
 
-def _heterophilous(
-    name: str, file: str, sizes: tuple[int, int, int], checksum: str, aliases: tuple[str, ...] = ()
-) -> DatasetInfo:
-    """A graph whose neighbours often differ in class, with ten fixed splits of 48, 32 and 20 percent.
-
-    Their protocol keeps the whole graph; all of them are connected, so that `lcc` changes nothing.
-    """
-    nodes, edges, features = sizes
+def _heterophilous(own: Heterophilous, source: str) -> DatasetInfo:
+    """A graph whose neighbours often differ in class, with ten fixed splits; the whole graph is kept."""
+    nodes, edges, features, classes = own.sizes
     return DatasetInfo(
-        name=name,
+        name=own.name,
         family="heterophilous",
         nodes=nodes,
         edges=edges,
         features=features,
-        classes=5,
+        classes=classes,
         all_nodes=nodes,
         all_edges=edges,
         development=0,
-        source=f"{_PEI}; {_PLATONOV}" + ("; without duplicate nodes" if "filtered" in file else ""),
-        aliases=aliases,
+        source=source + ("; without duplicate nodes" if "filtered" in own.file else ""),
+        aliases=own.aliases,
         raw="heterophilous",
-        files=(file,),
-        urls=(f"https://github.com/yandex-research/heterophilous-graphs/raw/main/data/{file}",),
-        sums=(checksum,),
+        files=(own.file,),
+        urls=(f"{FOLDER}/{own.file}",),
+        sums=(own.checksum,),
         arrays=_HETEROPHILOUS_ARRAYS,
     )
 
 
-_ALL = (
+def _geom_gcn(plain: DatasetInfo) -> DatasetInfo:
+    """A citation graph, the whole of it, with the ten splits of Geom-GCN."""
+    splits = geom_gcn_files(plain.name)
+    return replace(
+        plain,
+        name=plain.name + GEOM_GCN,
+        family="Geom-GCN",
+        nodes=plain.all_nodes,
+        edges=plain.all_edges,
+        development=0,
+        source=f"{plain.source}; ten splits: {_PEI}",
+        aliases=(f"{plain.name}-geom",),
+        files=plain.files + splits,
+        urls=plain.urls + tuple(f"{SPLITS}/{file}" for file in splits),
+        sums=plain.sums + ("",) * len(splits),
+    )
+
+
+_LISTED = (
     DatasetInfo(
         name="cora",
         family="Planetoid",
@@ -278,31 +300,13 @@ _ALL = (
         source=f"{_SEN}; from the package graphdatascience 2.2, licence Apache-2.0",
         aliases=("embedded-cora",),
     ),
-    _heterophilous(
-        "actor", "actor.npz", (7600, 26659, 932),
-        "ab8320026b0b936ed803707a9862e5b40dc746b25f1484f9ff9329f94c3274e5",
-    ),
-    _heterophilous(
-        "chameleon", "chameleon_filtered.npz", (890, 8854, 2325),
-        "850054be163e1830a70bd19d2ed39cf8d16e5086914eb98fcf9eecfc1d58c83f", ("chameleon-filtered",),
-    ),
-    _heterophilous(
-        "squirrel", "squirrel_filtered.npz", (2223, 46998, 2089),
-        "286f619e49be8425790d952d0e4d27e8f6ae5cd41c9c4fb051770c742cf082be", ("squirrel-filtered",),
-    ),
-    _heterophilous(
-        "texas", "texas.npz", (183, 279, 1703),
-        "515e1e7f91aba5ed761ccfaf5417f64c92d1fcc7fee8743e9c47255371892b1f",
-    ),
-    _heterophilous(
-        "wisconsin", "wisconsin.npz", (251, 450, 1703),
-        "a10d29eb31678765b027308f8e96d3e47857b1b544146a9711f431a911867e3c",
-    ),
-    _heterophilous(
-        "cornell", "cornell.npz", (183, 277, 1703),
-        "9a2028e72460876f11d78a71857c2741c7b57aa49d31310fa187fbe56f5c84cc",
-    ),
-)  # fmt: skip
+)
+_ALL = (
+    *_LISTED,
+    *(_heterophilous(own, f"{_PEI}; {_PLATONOV}") for own in OLDER),
+    *(_heterophilous(own, _PLATONOV) for own in NEWER),
+    *(_geom_gcn(info) for info in _LISTED if info.family == "Planetoid"),
+)
 
 DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _ALL}
 

@@ -9,9 +9,12 @@ from graphdiffusion.data import rawfiles, sources
 from graphdiffusion.data.catalogue import DatasetInfo, dataset_info
 from graphdiffusion.data.check import check_data
 from graphdiffusion.data.foreign import reason
+from graphdiffusion.data.heterophily import GEOM_GCN, read_geom_gcn
 from graphdiffusion.data.planetoid import read_planetoid
 from graphdiffusion.data.structure import largest_component
 from graphdiffusion.errors import DataError
+
+WHOLE = ("heterophilous", "Geom-GCN")  # families whose protocol keeps the whole graph
 
 
 def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool = True) -> Data:
@@ -23,18 +26,18 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
             `root/Cora/raw/ind.cora.x`. Default: the environment variable `GRAND_DATA`, else
             `~/.cache/graphdiffusion`. Nothing is ever written there, except that files found
             nowhere are downloaded to `~/.cache/graphdiffusion`. Files must be the published ones, by
-            their SHA-256; only those of ogbn-arxiv are not verified.
-        lcc: keep the largest connected component only, as the paper does.
+            their SHA-256, where it is known here.
+        lcc: keep the largest connected component only, as the paper does; without effect on the
+            heterophilous sets and on the splits of Geom-GCN, whose protocol keeps the whole graph.
 
     Returns:
         `x` (n, F) float32, sparse CSR if less than a tenth is nonzero, else dense;
         `edge_index` (2, E) int64, both directions, sorted, no self-loops, no duplicates;
         `y` (n,) int64, -1 for the nodes of CiteSeer that have no label in its files (15, of which
         10 lie in the largest component); `train_mask`, `val_mask`, `test_mask` where a public split
-        exists, (n,) bool, or (n, 10) where there are ten (the heterophilous sets, whose whole graph is
-        kept: they are connected); `task`, "classification"; `name`; `node_ids`, the numbers in the
-        whole graph, where nodes were left out. `cora-embedded` has ids of its own and `class_names`,
-        and `ogbn-arxiv-topology` no `x`.
+        exists, (n,) bool, or (n, 10) where there are ten (the heterophilous sets, Geom-GCN); `task`,
+        "classification"; `name`; `node_ids`, the numbers in the whole graph, where nodes were left out.
+        `cora-embedded` has ids of its own and `class_names`, and `ogbn-arxiv-topology` no `x`.
 
     Raises:
         DataError: unknown name, files neither found nor downloadable, files that are not the
@@ -46,6 +49,7 @@ def load_data(name: str, root: str | os.PathLike[str] | None = None, lcc: bool =
     data.task = "classification"
     if data.x is not None:
         check_data(data)
+    lcc = lcc and info.family not in WHOLE
     if lcc:
         data = largest_component(data)
     _check_statistics(data, info, lcc)
@@ -58,6 +62,11 @@ def _read(info: DatasetInfo, root: str | os.PathLike[str] | None) -> Data:
     try:
         if info.family == "Planetoid":
             return read_planetoid(raw, info.name)
+        if info.family == "Geom-GCN":
+            plain = info.name.removesuffix(GEOM_GCN)
+            data = read_planetoid(raw, plain)
+            data.update(read_geom_gcn(raw, plain, info.all_nodes))
+            return data
         if info.family in ("Coauthor", "Amazon"):
             return sources.read_shchur(raw / info.files[0], info.arrays)
         if info.family == "heterophilous":

@@ -48,9 +48,12 @@ def verify(folder: Path, info: DatasetInfo) -> None:
     The published files never change, so another sum means damage, or another graph, whose results could
     not be compared with those of the paper. This is not too strict for an .npz: its sum is taken over
     the arrays that are read from it, so that the same arrays packed by another program are accepted.
-    The files of ogbn-arxiv are not verified: their sums are not known here.
+    The files of ogbn-arxiv, the newer heterophilous sets and the splits of Geom-GCN are not verified: their
+    sums are not known here.
     """
     for file, expected in zip(info.files, info.sums, strict=bool(info.sums)):
+        if not expected:
+            continue
         try:
             found = checksum(folder / file, info.arrays)
         except (DataError, OSError) as error:

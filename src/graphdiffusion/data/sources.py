@@ -99,7 +99,7 @@ def read_heterophilous(path: Path, names: tuple[str, ...]) -> Data:
     n = labels.size
     masks = {key: arrays[f"{key}s"] for key in MASKS}
     fit = x.ndim == 2 and labels.shape == x.shape[:1] and edges.shape[1:] == (2,)
-    kinds = x.dtype.kind == "f" and labels.dtype.kind == "i" and edges.dtype.kind == "i"
+    kinds = x.dtype.kind in "fbiu" and labels.dtype.kind in "iu" and edges.dtype.kind in "iu"
     split = all(mask.dtype == bool and mask.ndim == 2 and mask.shape[1] == n for mask in masks.values())
     if not (fit and kinds and split) or (edges.size and not 0 <= edges.min() <= edges.max() < n):
         raise DataError(f"{path.name}: its features, labels, edges and masks are not of one graph")

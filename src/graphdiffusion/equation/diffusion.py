@@ -37,7 +37,7 @@ class Diffusion(Equation):
             selects (equation 12) are kept for the whole integral.
     """
 
-    given = ("linear", "alpha")
+    given: tuple[str, ...] = ("linear", "alpha")
 
     def __init__(
         self,

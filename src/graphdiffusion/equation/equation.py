@@ -63,6 +63,10 @@ class Equation(nn.Module):
         """The initial state, of features ``(..., n, d)``."""
         return x0
 
+    def initial(self, x: Tensor, context: Context) -> Tensor:
+        """The initial state of features x, where it takes more than :meth:`lift`, such as the graph."""
+        return self.lift(x)
+
     def read(self, state: Tensor) -> Tensor:
         """The features ``(..., n, d)`` of a state."""
         return state

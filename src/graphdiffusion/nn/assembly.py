@@ -63,7 +63,7 @@ def make_terms(
     if not isinstance(given, str):
         return list(given)
     return [
-        create(TERMS[name], options, channels=channels, beta=Coefficient(0.0, channels=wide))
+        create(TERMS[name], options, channels=channels, beta=Coefficient(0.0, channels=wide), wide=wide)
         for name in split_names(given)
     ]
 
@@ -84,6 +84,11 @@ def make_solver(
             "attention, α and sources that are constant in time, and no other term in x; take dopri5 or "
             "rk4."
         )
+    if solver.partitioned and equation.parts(2) is None:
+        raise ArgumentError(
+            f"solver {given} needs an equation of second order, with positions and velocities, such as "
+            f"graphcon; got {type(equation).__name__}."
+        )
     return solver
 
 
@@ -92,7 +97,7 @@ def _has_closed_form(equation: Equation, channels: int) -> bool:
     with torch.no_grad():
         like = next(equation.parameters(), torch.zeros(()))
         x = torch.zeros(1, channels, dtype=like.dtype, device=like.device)
-        context = Context(_one_node(), x, x, attention=x[:, 0])
+        context = Context(_one_node(), x, x, attention=x[:, 0], observed=x)
         return Exponential.fits(equation.affine(context), equation.stable())
 
 

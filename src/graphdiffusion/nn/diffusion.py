@@ -18,6 +18,7 @@ from ..graph import SELF_LOOPS, Graph, as_graph
 from ..ops.tracing import traced, vectorised
 from ..options import Bounds, Named, create
 from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, integrate
+from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
@@ -134,6 +135,7 @@ class GraphDiffusion(MessagePassing):
                 terms=make_terms(terms, channels, wide, options),
                 rates=Coefficient(1.0, channels=channels) if channel_rates else None,
                 rule=rewiring_rule(variant, keep, threshold, mass),
+                wide=wide,
             )
         self.equation = equation
         self.learn_time = learn_time
@@ -146,6 +148,8 @@ class GraphDiffusion(MessagePassing):
         self.solver = make_solver(solver, equation, channels, options)
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))
+        if isinstance(gradient, Adjoint):
+            refuse_adjoint(self.solver)
         self.gradient = gradient
         self.roomy = self._make_room()
         self.register_load_state_dict_post_hook(_note_time)
@@ -180,7 +184,7 @@ class GraphDiffusion(MessagePassing):
         self, flow: Flow, x: Tensor, time: Tensor, at: Tensor | Sequence[float] | None, check: bool
     ) -> Solution:
         """Integrate a bound equation from the features x; states are those of the equation."""
-        x0 = self.equation.lift(x)
+        x0 = self.equation.initial(x, flow.context)
         how: dict[str, Any] = {"at": at, "gradient": self.gradient, "check": check}
         if not traced():
             return integrate(flow, x0, time, self.solver, **how)

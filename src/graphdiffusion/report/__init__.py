@@ -12,6 +12,7 @@ from .sparsity import plot_sparsity
 from .stability import plot_stability, step_errors
 from .step_diagrams import StepDiagram, step_diagram
 from .steps import FIGURE_1, plot_steps
+from .successors import plot_successors
 from .superpixels import animate_superpixels, plot_superpixels
 from .view import serve_view, write_view
 
@@ -34,6 +35,7 @@ __all__ = [
     "plot_sparsity",
     "plot_stability",
     "plot_steps",
+    "plot_successors",
     "plot_superpixels",
     "read_curves",
     "serve_view",

@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from ..errors import ArgumentError
 from ..ops import combine
 from ..registry import Registry
 from .field import Field
@@ -31,6 +32,8 @@ class Solver(nn.Module):
         captures: Whether a step needs no look at the device, so that it can be part of a CUDA graph once
             its capacity is fixed (:meth:`with_capacity`).
         follows_rate: Whether the capacity depends on the rate of the equation beside T.
+        partitioned: Whether it needs the positions and velocities of an equation of second order.
+        adjoint: Whether the continuous adjoint of what it integrates exists.
         evaluates_again: Whether the backward pass evaluates the right-hand side again.
     """
 
@@ -40,6 +43,8 @@ class Solver(nn.Module):
     limit = 1.0
     captures = False
     follows_rate = False
+    partitioned = False
+    adjoint = True
     evaluates_again = False
 
     @abstractmethod
@@ -178,6 +183,15 @@ def record(
         theta = torch.where((theta - 1).abs() < 1e-9, 1 + (theta - theta.detach()), theta)
         found = between(theta.clamp(0, 1))
         outputs[number] = found if every else torch.where(inside[number], found, outputs[number])
+
+
+def refuse_adjoint(solver: Solver) -> None:
+    """ArgumentError for a scheme whose equation has no continuous adjoint."""
+    if not solver.adjoint:
+        raise ArgumentError(
+            f"{type(solver).__name__} has no continuous adjoint, because past states are part of its "
+            "equation: take the gradient backprop or checkpoint."
+        )
 
 
 def instability(solver: Solver, step_size: float, rate: float, stable: bool) -> str | None:

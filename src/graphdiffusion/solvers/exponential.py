@@ -9,35 +9,34 @@ With A stochastic and fixed, :math:`\dot x = \alpha(A - I)x + \beta x_0` has the
 
 For β = 0 the sum is a convex combination, so the bound of equation (3) holds exactly. The number of
 products is known in advance, α, β and T enter through c alone, and all output times share one basis.
+Equations with other powers of A have a closed form too: :mod:`~graphdiffusion.solvers.polynomial`.
 """
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
 from typing import Annotated, Any, Self
 
-import numpy as np
 import torch
 from scipy.special import gammainc
-from scipy.stats import poisson
 from torch import Tensor
 
 from ..errors import ArgumentError, SolverError
 from ..options import Bounds
 from .base import SOLVERS, Room, Solver
 from .field import Field, described
+from .polynomial import polynomial_states
 from .series import power_series
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
-
-SLOPE = 10.0  # the slope of the truncation error over λ may be so many times the error
+from .truncation import SLOPE, fewest_terms
 
 
 @SOLVERS.register("exponential")
 class Exponential(Solver):
     """The closed form of the linear model, exact up to a chosen truncation error.
 
-    λ + O(√λ) sparse products, no step size. For equations that are affine in x with one power of A − I.
+    λ + O(√λ) sparse products, no step size. For equations that are affine in x, with coefficients that are
+    constant in time. With other powers of A − I than the first it takes up to four times the products,
+    and has neither a capacity nor a captured step.
 
     Args:
         tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in
@@ -72,8 +71,8 @@ class Exponential(Solver):
 
     @staticmethod
     def fits(affine: Any, stable: bool) -> bool:
-        """Whether an equation has the closed form: affine in x, one power of A − I, and ‖A‖ ≤ 1."""
-        return affine is not None and set(affine.powers) == {1} and stable
+        """Whether an equation has the closed form: affine in x, a polynomial in A, and ‖A‖ ≤ 1."""
+        return affine is not None and stable and bool(affine.powers) and min(affine.powers) >= 0
 
     def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
         tolerance = self.tolerance or default_tolerance(dtype)
@@ -97,17 +96,23 @@ class Exponential(Solver):
     ) -> tuple[Tensor, list[Tensor]]:
         if not self.accepts(field):
             raise ArgumentError(
-                "Exponential integrates the linear model only: α(A − I)x with a normalised A and sources, "
-                f"all constant in time and no other term in x, got {described(field)}. Take DormandPrince "
-                "or another scheme."
+                "Exponential integrates the linear model only: a polynomial in a normalised A times x, and "
+                f"sources, all constant in time and no other term in x, got {described(field)}. Take "
+                "DormandPrince or another scheme."
             )
         flow: Any = field
         stops = (end if times is None else torch.cat([times, end.expand_as(times[:1])])) - start
         stops = stops.unsqueeze(0) if times is None else stops
         affine = flow.affine()
         # as many dimensions as the members have: output times are never aligned with members
-        missing = max(affine.powers[1].dim(), x.dim()) - (stops.dim() - 1)
+        missing = max(*(c.dim() for c in affine.powers.values()), x.dim()) - (stops.dim() - 1)
         stops = stops.reshape(len(stops), *[1] * missing, *stops.shape[1:])
+        if set(affine.powers) != {1}:
+            if self.terms is not None:
+                raise ArgumentError("the closed form of a polynomial in A has no capacity: omit terms.")
+            tolerance, most = self.tolerance or default_tolerance(x.dtype), self.max_evaluations
+            found = polynomial_states(flow.graph, affine, x, stops, tolerance, most, stats, checkpoint)
+            return found[-1], found[:-1]
         states = self._series(flow, affine, x, stops, stats, checkpoint)
         return states[-1], [states[k] for k in range(len(states) - 1)]
 
@@ -196,17 +201,6 @@ def number_of_terms(rate: Tensor, tolerance: float) -> int:
         rate: λ of each member, ``(*members)``; NaN needs one term.
     """
     return fewest_terms(float(rate.detach().double().nan_to_num(0.0).max()), tolerance)
-
-
-@lru_cache(maxsize=256)  # steps of one size ask for the same few numbers again and again
-def fewest_terms(rate: float, tolerance: float) -> int:
-    """:func:`number_of_terms` of one λ."""
-    # Chernoff's bound gives a range, the exact tail P(X ≥ k) = gammainc(k, λ) the place in it
-    log = -math.log(tolerance)
-    bound = math.ceil(rate + log / 3 + math.sqrt(log**2 / 9 + 2 * log * rate)) + 1
-    k = np.arange(1, bound + 1)
-    tail, slope = gammainc(k, rate) > tolerance, poisson.pmf(k - 1, rate) > SLOPE * tolerance
-    return int((tail | slope).sum())
 
 
 def coefficients(rate: Tensor, times: Tensor, terms: int, tolerance: float) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError, DtypeError, NonFiniteError, ShapeError, StabilityWarning
 from .adjoint import Adjoint
-from .base import Solver, instability
+from .base import Solver, instability, refuse_adjoint
 from .dormand_prince import DormandPrince
 from .exponential import Exponential
 from .field import BoundField, Field, ModuleField
@@ -93,7 +93,9 @@ def _by_adjoint(
     gradient: Any, field: Any, x: Tensor, start: Tensor, end: Tensor, times: Tensor | None, solver: Solver,
     stats: Stats,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+    refuse_adjoint(solver)
     adjoint = gradient if isinstance(gradient, Adjoint) else Adjoint()
+    refuse_adjoint(adjoint.solver)
     if not isinstance(field, BoundField):
         raise ArgumentError(
             "the adjoint needs to know what f depends on: pass Diffusion(...).bind(graph, x0) or an "
