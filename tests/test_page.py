@@ -19,6 +19,7 @@ import pytest
 import torch
 from scipy import stats
 from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
@@ -248,6 +249,20 @@ def test_text_is_escaped():
     assert 'aria-label="&quot;&lt;c&gt;&quot;"' in made
     whole = page("<t>", [], {"x": "</script>\u2028"})
     assert "<t>" not in whole and Reader(whole).scripts[0] == '{"x":"\\u003c/script\\u003e\\u2028"}'
+
+
+def test_a_model_beside_methods_without_a_graph(run):
+    """The table of a run of one model, against scikit-learn on the same training nodes."""
+    found = load_run(run)
+    members = list({r.member.split: r.member for r in found.results}.values())
+    splits = member_splits(found.config, found.problem.data, members)
+    x, y = found.problem.x.numpy(), found.problem.task.y.numpy()
+    wanted = []
+    for train, test in zip(splits.train.numpy(), splits.test.numpy(), strict=True):
+        wanted.append(LogisticRegression(max_iter=1000).fit(x[train], y[train]).score(x[test], y[test]))
+    shown = str(parts._beside(found))
+    assert f"<td>{100 * np.mean(wanted):.2f}%</td>" in shown and "majority" in shown
+    assert f"<td>{100 * np.mean([r.test for r in found.results]):.2f}%</td>" in shown
 
 
 def test_surest_errors(run):

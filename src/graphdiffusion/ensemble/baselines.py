@@ -48,6 +48,23 @@ def baselines(problems: Problems, base: Config, rounds: Sequence[Member]) -> dic
     return {name: _score(problem.task, answers, part) for name, answers in found.items()}
 
 
+def simple_scores(problem: Problem, splits: Split) -> dict[str, float]:
+    """Mean scores over splits of what scikit-learn learns from the training nodes alone, without a graph.
+
+    They are scores on the test nodes, or without a test part on the validation nodes.
+
+    Args:
+        problem: The data; its features are taken as they are.
+        splits: ``(S, n)`` each.
+    """
+    part = "test" if bool(splits.test.any()) else "val"
+    found = {}
+    for name, model in simple_models(problem.task).items():
+        answers = _learnt(problem, model, splits, part, alone=True)
+        found[name] = float(np.mean([_score(problem.task, [answer], part) for answer in answers]))
+    return found
+
+
 def _score(task: Task, answers: Sequence[Answer], part: str) -> float:
     def together(visit: Visit) -> None:
         for answer in answers:
@@ -85,12 +102,12 @@ def simple_models(task: Task) -> dict[str, Any]:
     return {name: DummyClassifier(strategy="most_frequent"), "logistic regression": logistic}
 
 
-def _learnt(problem: Problem, model: Any, splits: Split, part: str) -> list[Answer]:
-    """The answers of a method from scikit-learn for each split."""
+def _learnt(problem: Problem, model: Any, splits: Split, part: str, *, alone: bool = False) -> list[Answer]:
+    """The answers of a method from scikit-learn for each split; ``alone`` takes training nodes only."""
     task, x = problem.task, as_matrix(problem.x)
     y, found = task.y.cpu().numpy(), []
     for train, val, test in zip(splits.train.cpu(), splits.val.cpu(), splits.test.cpu(), strict=True):
-        nodes = ((train | val) if part == "test" else train).numpy().nonzero()[0]
+        nodes = ((train | val) if part == "test" and not alone else train).numpy().nonzero()[0]
         asked = (test if part == "test" else val).numpy().nonzero()[0]
         single = task.name == "classification" and len(np.unique(y[nodes])) == 1
         own = DummyClassifier() if single else model  # logistic regression refuses a single class

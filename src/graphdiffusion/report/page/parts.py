@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ... import __version__
+from ...ensemble.baselines import simple_scores
+from ...training.problem import member_splits
+from ...training.runs import Run
 from ...training.summary import FIGURES, counted, describe, describe_parts, duration, shown, wilson
 from ..curves import plot_curves, read_curves
 from ..ensemble import plot_baselines, plot_race
@@ -18,6 +22,8 @@ from .html import Html, Part, element, pictures, section, table
 if TYPE_CHECKING:
     from .report import Report
 
+
+FEW = 5  # splits on which simple methods are computed for a report
 
 NOUNS = {
     "classification": ("class", "classes"),
@@ -99,6 +105,21 @@ def footer(report: Report) -> Html:
     return element("p", made, class_="soft")
 
 
+def _beside(run: Run) -> Html:
+    """A model beside methods without a graph, which learn from the same training nodes, on a few splits."""
+    firsts = list({result.member.split: result.member for result in run.results}.values())[:FEW]
+    splits = member_splits(run.config, run.problem.data, firsts)
+    part = "test" if bool(splits.test.any()) else "val"
+    chosen = {member.split for member in firsts}
+    own = [getattr(r, part) for r in run.results if r.member.split in chosen]
+    found = {run.config.title: fmean(own)} | simple_scores(run.problem, splits)
+    rows = [(name, shown(score, run.task.percent)) for name, score in found.items()]
+    nodes = "test" if part == "test" else "validation"
+    where = "one split" if len(firsts) == 1 else f"{len(firsts)} splits"
+    caption = f"Beside methods without a graph, from the same training nodes: {nodes} nodes of {where}"
+    return table(("method", run.task.metric), rows, caption)
+
+
 def scores(report: Report) -> Part | None:
     """Every training, simple methods, and the table of figures."""
     own, found = report.summary["figures"], report.summary
@@ -132,6 +153,7 @@ def scores(report: Report) -> Part | None:
         content.append(
             pictures([figure], "members", "Every training a dot; mean and 95% interval beside them.")
         )
+        content.append(_beside(report.runs[0]))
     facts = [
         (name, f"{100 * own[key]:.2f}%" if share else f"{own[key]:.4g}")
         for key, name, share in _NAMES
