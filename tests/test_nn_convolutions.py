@@ -257,7 +257,8 @@ def test_rows_and_titles() -> None:
         "gat-rewired": "own-gat-rewired",
         "gcn-residual": "own-gcn",
         "gcn": "own-gcn",
-        "nonlinear": None,
+        "nonlinear": "own-nonlinear",
+        "none": None,
     }
     assert {row: configs.find_preset("mine", row) for row in wanted} == wanted
 

@@ -274,8 +274,8 @@ def test_without_scikit_image(root, tmp_path, monkeypatch, capsys):
     [
         (
             [],
-            "table1, table2, or an experiment (claims, depth, schemes, sparsity, steps, superpixels), "
-            "before options; got nothing",
+            "table1, table2, or an experiment (claims, depth, schemes, sparsity, steps, successors, "
+            "superpixels), before options; got nothing",
         ),
         (["depht"], "got 'depht'"),
         (["--splits", "3", "table2"], "before options; got '--splits'"),
