@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -332,11 +333,17 @@ else:
         for ours, theirs in zip(*found, strict=True):
             close(ours, theirs)
 
-    @pytest.mark.parametrize("over", ["rows", "columns"])
-    @pytest.mark.parametrize("kind", ["softmax", "squareplus"])
-    @pytest.mark.parametrize("activation", ["identity", "leaky_relu", "exp"])
-    @pytest.mark.parametrize("weighted", [False, True])
-    @pytest.mark.parametrize("at_once", [2, 8])
+    STEPS = list(
+        product(
+            ["rows", "columns"], ["softmax", "squareplus"], ["identity", "leaky_relu", "exp"], [False, True]
+        )
+    )
+
+    # all cases with few edges at once; every fifth one, in which each choice occurs, with many too
+    @pytest.mark.parametrize(
+        ("over", "kind", "activation", "weighted", "at_once"),
+        [(*own, 2) for own in STEPS] + [(*own, 8) for own in STEPS[::5]],
+    )
     def test_step(
         at_once: int, activation: str, kind: str, over: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
