@@ -230,3 +230,15 @@ def test_progress_on_a_terminal(toy, monkeypatch, capsys):  # noqa: F811
         assert word in shown
     assert main(["train", "toy", *SMALL, "--out", "quiet", "--quiet"]) == 0
     assert without_classes(capsys.readouterr().err) == ABOUT
+
+
+def test_folders_of_one_second(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("graphdiffusion.cli.train.time.strftime", lambda form: "now")
+    from graphdiffusion.cli.train import _new_folder
+    from graphdiffusion.training import Config
+
+    for name in ("cora-embedded-linear-now", "cora-embedded-linear-now-2", "cora-embedded-linear-now-3"):
+        folder = _new_folder(Config(), automatic=False)
+        assert folder == Path("runs", name)
+        folder.mkdir(parents=True)

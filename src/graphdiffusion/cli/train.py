@@ -7,6 +7,7 @@ import math
 import shlex
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -256,7 +257,9 @@ def _absolute(values: dict[str, Any]) -> dict[str, Any]:
 
 def _new_folder(config: Config, automatic: bool) -> Path:
     data, kind = Path(config.data).stem.lower(), "auto" if automatic else config.row
-    return Path("runs", f"{data}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}")
+    name = f"{data}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+    numbered = (Path("runs", name if k == 1 else f"{name}-{k}") for k in count(1))
+    return next(path for path in numbered if not path.exists())  # several may begin in one second
 
 
 def _train(
