@@ -83,8 +83,14 @@ def test_captured_anew_when_more_is_needed_or_much_less():
     assert len(step.rooms) == 2 and step.rooms[1] > step.rooms[0]
     step.replay()
     assert len(step.rooms) == 2  # the room to spare is not given back at once
+    shrinks_where_it_pays(step, 3.0)
+
+
+def shrinks_where_it_pays(step: Recorded, less: float) -> None:
+    """A third capture when α falls, and none in the last epoch."""
+    members = step.population
     with torch.no_grad():
-        members.parameters[ALPHA] -= 3.0
+        members.parameters[ALPHA] -= less
     step.replay()
     assert len(step.rooms) == 3 and step.rooms[2] < step.rooms[0]
     members.epochs_done = 99  # one epoch left: a smaller step does not pay
@@ -126,15 +132,7 @@ def test_exponential_steps_need_room_for_their_series():
     step.replay()
     (room, needed) = step.rooms[1], needed_room(members)
     assert room == (3, needed[1] + capturing.GROWTH) and needed[1] > parts
-    with torch.no_grad():
-        members.parameters[ALPHA] -= 4.0
-    step.replay()
-    assert len(step.rooms) == 3 and step.rooms[2] < step.rooms[0]
-    members.epochs_done = 99  # one epoch left: a smaller step does not pay
-    with torch.no_grad():
-        members.parameters[ALPHA] -= 3.0
-    step.replay()
-    assert len(step.rooms) == 3
+    shrinks_where_it_pays(step, 4.0)
 
 
 def test_a_fixed_alpha_needs_one_look():

@@ -126,6 +126,11 @@ def steps(
     print(f"Picture: {made}", flush=True)
 
 
+def _check_part(part: str, known: Sequence[str]) -> None:
+    if part not in ("", *known):
+        raise ConfigError(f"part must be one of {', '.join(known)}, got {part!r}.")
+
+
 def schemes(
     small: Small = False,
     part: Annotated[
@@ -144,8 +149,7 @@ def schemes(
     from ..experiments.schemes import PARTS
     from .tables import print_table
 
-    if part not in ("", *PARTS):
-        raise ConfigError(f"part must be one of {', '.join(PARTS)}, got {part!r}.")
+    _check_part(part, PARTS)
     path, found = measure("schemes", out, small=small, root=root or None, device=device, part=part)
     rows = [
         (
@@ -191,8 +195,7 @@ def successors(
     from ..experiments.successors import PARTS
     from .tables import print_table
 
-    if part not in ("", *PARTS):
-        raise ConfigError(f"part must be one of {', '.join(PARTS)}, got {part!r}.")
+    _check_part(part, PARTS)
     path, found = measure("successors", out, small=small, root=root or None, device=device, part=part)
     rows = [
         (

@@ -181,8 +181,9 @@ def view(
 
     if member == "all":
         raise ConfigError("one model is shown: name a --member, or best.")
-    count = len(load_ensemble(run, root or None).members)
-    number = None if member == "best" else _member(member, count, 0)
+    number = None
+    if member != "best":
+        number = _member(member, len(load_ensemble(run, root or None).members), 0)
     how: dict[str, Any] = {"root": root or None, "member": number, "note": say}
     if out is not None:
         print(f"Graph: {write_view(run, out, **how)}", flush=True)

@@ -13,8 +13,8 @@ from ..ops import combine, propagate
 from ..options import Bounds
 from .context import Context
 from .diffusion import Diffusion
-from .equation import EQUATIONS, Stiff
-from .term import Affine, Term
+from .equation import EQUATIONS, Equation
+from .term import Term
 
 _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "identity": lambda x: x}
 
@@ -96,24 +96,13 @@ class GraphCON(Diffusion):
         fixed = [x.new_full((1, 1), value) for value in (1.0, -self.stiffness, -self.damping)]
         return torch.cat([v, combine([*fixed, *scales], [pushed, x, v, *changes])], -1)
 
-    def affine(self, context: Context) -> Affine | None:
-        return None
-
-    def stiff(self, context: Context) -> Stiff | None:
-        return None
-
-    def diagonal(self, context: Context) -> Tensor | None:
-        return None
+    # these are not those of diffusion
+    affine, stiff, diagonal = Equation.affine, Equation.stiff, Equation.diagonal
+    bound, learns_rate = Equation.bound, Equation.learns_rate
 
     def rate(self, reach: Tensor | float = 0.0) -> Tensor:
         """The fastest angular frequency for W = I, or δ where it is larger."""
         return torch.full((1, 1), max((1 + self.stiffness) ** 0.5, self.damping), dtype=torch.float64)
-
-    def bound(self, reach: Tensor | float = 0.0) -> Tensor:
-        return self.rate(reach)
-
-    def learns_rate(self) -> bool:
-        return False
 
     def memory(self, nodes: int, edges: int, channels: int) -> int:
         return super().memory(nodes, edges, channels) + 16 * nodes * channels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -73,15 +73,12 @@ class ACMP(Diffusion):
 
     Args:
         diffusivity: Gives the matrix A.
-        linear: Compute A from the initial state or from the state of now.
-        alpha: A number (fixed) or a :class:`Coefficient`.
         terms: What is added besides.
-        rates: A rate for each channel; ``None`` is 1.
-        rule: At most one of keep, threshold and mass, with its value (equation 12).
         wide: Number of coefficients, one for each channel; ``None``: one for all (``coefficients``).
         repulsion: Start of β, which is learnt in (0, 1).
         repel: w. mean: one over the number of edges of the node; sum: 1, as in the paper.
         reaction: Start of δ, which is learnt in (0, 1).
+        more: As in :class:`Diffusion`: ``linear``, ``alpha``, ``rates``, ``rule``.
     """
 
     given = ("linear", "alpha", "wide")
@@ -91,20 +88,15 @@ class ACMP(Diffusion):
         self,
         diffusivity: Diffusivity,
         *,
-        linear: bool = False,
-        alpha: float | Coefficient = 1.0,
         terms: Sequence[Term] = (),
-        rates: Coefficient | None = None,
-        rule: dict[str, float] | None = None,
         wide: int | None = None,
         repulsion: Annotated[float, Bounds(1e-6, 0.999)] = 0.1,
         repel: Literal["mean", "sum"] = "mean",
         reaction: Annotated[float, Bounds(1e-6, 0.999)] = 0.1,
+        **more: Any,
     ) -> None:
         own = (
             Repulsion(wide, repulsion=repulsion, repel=repel),
             AllenCahn(wide, reaction=reaction, saturate=False),
         )
-        super().__init__(
-            diffusivity, linear=linear, alpha=alpha, terms=[*own, *terms], rates=rates, rule=rule
-        )
+        super().__init__(diffusivity, terms=[*own, *terms], **more)

@@ -19,8 +19,6 @@ from .field import Field
 from .fixed import FixedStep
 from .solution import Stats
 
-_TOGETHER = 8  # slopes that are added up at once: as many as one kernel takes
-
 
 @SOLVERS.register("fractional")
 class Fractional(FixedStep):
@@ -120,7 +118,4 @@ def weights(count: int, beta: float) -> tuple[tuple[float, ...], tuple[float, ..
 
 def _added(start: Tensor, scale: Tensor, numbers: Sequence[float], slopes: list[Tensor]) -> Tensor:
     """``start + scale Σ w_j f_j``."""
-    for first in range(0, len(slopes), _TOGETHER):
-        own = slice(first, first + _TOGETHER)
-        start = combine([number * scale for number in numbers[own]], slopes[own], start)
-    return start
+    return combine([number * scale for number in numbers], slopes, start)

@@ -211,7 +211,7 @@ def _stage(served: bool) -> list[Html]:
     free = {"type": "number", "value": "1", "min": -LARGEST, "max": LARGEST, "step": "any"}
     brush = element("input", id="brush", autocomplete="off", **free)
     slider = element("input", type="range", id="time-slider", min="0", max="1", value="0", step="1")
-    label = "The graph. Arrow keys choose a node; its value is told below. Space plays."
+    label = "The graph. Arrow keys choose a node; its value stands below. Space plays."
     small: dict[str, Any] = {"type": "number", "min": "0", "step": "1", "autocomplete": "off"}
     return [
         element(
