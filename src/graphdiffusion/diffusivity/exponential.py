@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import Activation
+from ..partition.whole import mean_nodes
 from .base import DIFFUSIVITIES
 from .bilinear import QueryKey
 
@@ -39,7 +40,7 @@ class ExponentialKernel(QueryKey):
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         q, k = super().features(x)
         # no gradient: moving both sides changes nothing
-        centre = (q.detach().mean(-2, keepdim=True) + k.detach().mean(-2, keepdim=True)) / 2
+        centre = (mean_nodes(q.detach()) + mean_nodes(k.detach())) / 2
         q, k = (q - centre) * torch.exp(-self.log_length), (k - centre) * torch.exp(-self.log_length)
         one = torch.ones_like(q[..., :1])
         q_norm = 2 * self.log_amplitude - q.square().sum(-1, keepdim=True) / 2

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
+from ..partition.whole import sum_nodes
 from .coefficient import Coefficient
 from .context import Context
 from .term import TERMS, Affine, Forcing, Term
@@ -48,8 +49,7 @@ class LabelledSource(Term):
                 "or train with grand train or a Trainer, which give them."
             )
         seen = (context.observed != 0).any(-1, keepdim=True).to(context.x0.dtype)
-        count = seen.sum(-2, keepdim=True).clamp_min(1)
-        mean = (seen * context.x0).sum(-2, keepdim=True) / count
+        mean = sum_nodes(seen * context.x0) / sum_nodes(seen).clamp_min(1)
         return seen * (context.x0 - mean)
 
     def bound(self, reach: Tensor | float = 0.0) -> Tensor:

@@ -10,6 +10,9 @@ from torch import Tensor
 from ..errors import ArgumentError, DtypeError, ShapeError
 from ..graph import Graph
 from ..ops import Over, Side, sides
+from ..ops.backends import backend
+from ..partition.part import Part
+from ..partition.select import largest_entries
 
 
 @torch.no_grad()
@@ -53,20 +56,41 @@ def attention_mask(
     if threshold is not None:
         mask = field > threshold
     elif keep is not None:
-        order = field.sort(dim=1, descending=True, stable=True).indices
-        kept = torch.arange(graph.num_edges, device=field.device) < round(keep * graph.num_edges)
-        mask = torch.zeros_like(field, dtype=torch.bool).scatter_(1, order, kept.expand_as(field))
+        mask = _largest(graph, field, keep)
     else:
         assert mass is not None
         mask = torch.stack([_heaviest(graph, field, mass, side) for side in sides(over)]).any(0)
-    for group in (graph.row, graph.col):
-        mask |= _first_largest(graph, field, group.long())
+    for side in sides("symmetric"):
+        mask |= _first_largest(graph, field, side)
     return mask.to(values.dtype).reshape(values.shape)
+
+
+def _largest(graph: Graph, field: Tensor, keep: float) -> Tensor:
+    """The share ``keep`` of all edges: ``(L, E)``."""
+    if isinstance(graph, Part):
+        return largest_entries(field, graph.places, round(keep * graph.all_edges))
+    order = field.sort(dim=1, descending=True, stable=True).indices
+    kept = torch.arange(graph.num_edges, device=field.device) < round(keep * graph.num_edges)
+    return torch.zeros_like(field, dtype=torch.bool).scatter_(1, order, kept.expand_as(field))
 
 
 def _heaviest(graph: Graph, field: Tensor, mass: float, over: Side) -> Tensor:
     """In each row or column the largest entries, until they hold the share ``mass``: ``(L, E)``."""
+    if isinstance(graph, Part):
+        if over == "columns":
+            raise ArgumentError(
+                "mass over columns needs whole columns, and a part of a graph has whole rows: take keep or "
+                "threshold, or normalise over rows."
+            )
+        # among equals the first in the whole graph: edges of a row are stored in another order here
+        order = torch.argsort(graph.places)
+        mask = _heaviest_in_groups(field[:, order], graph.row, graph.rowptr, mass)
+        return torch.zeros_like(mask).index_copy_(1, order, mask)
     group, pointer = (graph.row, graph.rowptr) if over == "rows" else (graph.col, graph.colptr)
+    return _heaviest_in_groups(field, group, pointer, mass)
+
+
+def _heaviest_in_groups(field: Tensor, group: Tensor, pointer: Tensor, mass: float) -> Tensor:
     # Two stable sorts put the edges in order of group and, within it, of falling attention.
     order = field.sort(dim=1, descending=True, stable=True).indices
     order = order.gather(1, group[order].sort(dim=1, stable=True).indices)
@@ -80,9 +104,17 @@ def _heaviest(graph: Graph, field: Tensor, mass: float, over: Side) -> Tensor:
     return torch.zeros_like(kept).scatter_(1, order, kept)
 
 
-def _first_largest(graph: Graph, field: Tensor, group: Tensor) -> Tensor:
-    """Mask ``(L, E)`` of one edge of each group, the first among its largest."""
-    index = group.expand_as(field)
+def _first_largest(graph: Graph, field: Tensor, over: Side) -> Tensor:
+    """Mask ``(L, E)`` of one edge of each row or column, the first among its largest."""
+    if isinstance(graph, Part):
+        kernels = backend(field, graph)
+
+        def peak(values: Tensor) -> Tensor:
+            return kernels.spread(graph, kernels.group_max(graph, values, over), over)
+
+        order = torch.where(field == peak(field), -graph.places.double(), -torch.inf)
+        return (order == peak(order)) & torch.isfinite(order)
+    index = (graph.row if over == "rows" else graph.col).long().expand_as(field)
     shape, edges = (len(field), graph.num_nodes), graph.num_edges
     largest = field.new_full(shape, -float("inf")).scatter_reduce_(1, index, field, "amax")
     number = torch.arange(edges, device=field.device)

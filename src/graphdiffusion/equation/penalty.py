@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..ops.noise import random_bits
+from ..partition.whole import mean_square, node_places
 from .equation import Flow
 
 
@@ -34,7 +35,7 @@ class Quadrature:
 
 def kinetic_energy(flow: Flow, t: Tensor, x: Tensor) -> Tensor:
     r""":math:`\frac1{nd}\lVert f(t, x) \rVert_F^2`, for each member: ``(..., n, d)`` → ``(...)``."""
-    return flow(t, x).square().mean((-2, -1))
+    return mean_square(flow(t, x))
 
 
 def jacobian_norm(flow: Flow, t: Tensor, x: Tensor, key: Tensor) -> Tensor:
@@ -49,10 +50,12 @@ def jacobian_norm(flow: Flow, t: Tensor, x: Tensor, key: Tensor) -> Tensor:
         x = x.detach().requires_grad_()
     with torch.enable_grad():
         change = flow(t, x)
-        signs = (random_bits(key, x.shape[-2] * x.shape[-1]) & 1) * 2 - 1
+        rows, width = x.shape[-2:]
+        places = node_places(rows, width)
+        signs = (random_bits(key, rows * width if places is None else places) & 1) * 2 - 1
         signs = signs.to(x.dtype).reshape(*key.shape, *x.shape[-2:]).expand_as(x)
         (product,) = torch.autograd.grad(change, x, signs, create_graph=True)
-    return product.square().mean((-2, -1))
+    return mean_square(product)
 
 
 def path_penalty(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import DataError
 from ..ops.dense import affine, sparse_product
 from ..ops.noise import dropout_scale
+from ..partition.whole import all_rows, node_places, variance_nodes
 from ..pattern import Pattern
 
 
@@ -21,6 +22,7 @@ class SparseFeatures:
 
     pattern: Pattern
     values: Tensor  # (nnz,), or (..., nnz) after a dropout for each member
+    places: Tensor | None = None  # (nnz,) in the features of the whole graph, where this is a part of it
 
     @classmethod
     def from_tensor(cls, x: Tensor) -> SparseFeatures:
@@ -46,7 +48,8 @@ class SparseFeatures:
 
     def to(self, device: torch.device | str) -> SparseFeatures:
         """The same on another device."""
-        return SparseFeatures(self.pattern.to(device), self.values.to(device))
+        places = None if self.places is None else self.places.to(device)
+        return SparseFeatures(self.pattern.to(device), self.values.to(device), places)
 
 
 Features = Tensor | SparseFeatures
@@ -115,9 +118,10 @@ class Dropout(nn.Module):
 
     def forward(self, x: Features, key: Tensor) -> Features:
         if isinstance(x, SparseFeatures):
-            scale = dropout_scale(key, x.values.shape[-1:], self.rate)
-            return SparseFeatures(x.pattern, x.values * scale.to(x.values.dtype))
-        return x * dropout_scale(key, tuple(x.shape[-2:]), self.rate).to(x.dtype)
+            scale = dropout_scale(key, x.values.shape[-1:], self.rate, x.places)
+            return SparseFeatures(x.pattern, x.values * scale.to(x.values.dtype), x.places)
+        rows, width = x.shape[-2:]
+        return x * dropout_scale(key, (rows, width), self.rate, node_places(rows, width)).to(x.dtype)
 
 
 class BatchNorm(nn.Module):
@@ -142,8 +146,8 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            var, mean = torch.var_mean(x, dim=-2, correction=0)
-            n, batch = x.shape[-2], tuple(range(mean.dim() - self.running_mean.dim()))
+            var, mean = variance_nodes(x)
+            n, batch = all_rows(x), tuple(range(mean.dim() - self.running_mean.dim()))
             with torch.no_grad():  # what leads x beyond the members is a batch
                 running = (v.mean(batch) if batch else v for v in (mean, var * (n / max(n - 1, 1))))
                 self.running_mean.lerp_(next(running), self.momentum)

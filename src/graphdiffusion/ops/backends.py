@@ -1,4 +1,7 @@
-"""Which kernels a tensor gets: Triton's on CUDA where Triton is installed, stock torch everywhere else."""
+"""Which kernels a tensor gets: Triton's on CUDA where Triton is installed, stock torch everywhere else.
+
+On a part of a graph they get what they read from other parts first (:mod:`graphdiffusion.ops.parts`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from ..partition.part import Part, Transposed
+from ..pattern import Pattern
 from . import torch as torch_backend
 
 Backend = Literal["torch", "triton"]
@@ -25,8 +30,10 @@ def has_triton(tensor: Tensor) -> bool:
     return _INSTALLED and tensor.is_cuda if _forced is None else _forced == "triton"
 
 
-def backend(tensor: Tensor) -> ModuleType:
-    """The module of kernels for this tensor's device."""
+def backend(tensor: Tensor, pattern: Pattern | None = None) -> ModuleType:
+    """The module of kernels for this tensor's device, and for this graph or its part."""
+    if isinstance(pattern, (Part, Transposed)):
+        return import_module(".parts", __package__)
     return _triton_backend() if has_triton(tensor) else torch_backend
 
 

@@ -55,7 +55,7 @@ class Propagate(Operator):
     @staticmethod
     def forward(graph: Pattern, values: Tensor, x: Tensor, transpose: bool, less: bool) -> Tensor:
         pattern, entries = transposed(graph, values) if transpose else (graph, values)
-        return backend(x).spmm(pattern, entries, x, minus=x if less else None)
+        return backend(x, pattern).spmm(pattern, entries, x, minus=x if less else None)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -96,7 +96,7 @@ class Score(Operator):
 
     @staticmethod
     def forward(graph: Pattern, q: Tensor, k: Tensor) -> Tensor:
-        return backend(q).sddmm(graph, q, k)
+        return backend(q, graph).sddmm(graph, q, k)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -144,7 +144,7 @@ class GroupSum(_Linear):
 
     @staticmethod
     def forward(graph: Pattern, values: Tensor, over: str) -> Tensor:
-        return backend(values).group_sum(graph, values, over)
+        return backend(values, graph).group_sum(graph, values, over)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -161,7 +161,7 @@ class Spread(_Linear):
 
     @staticmethod
     def forward(graph: Pattern, nodes: Tensor, over: str) -> Tensor:
-        return backend(nodes).spread(graph, nodes, over)
+        return backend(nodes, graph).spread(graph, nodes, over)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -183,7 +183,7 @@ class NormaliseBackward(Fused):
     def forward(
         graph: Pattern, grad: Tensor, values: Tensor, scores: Tensor, kind: str, over: str
     ) -> Tensor:
-        return backend(scores).normalise_backward(graph, grad, values, scores, kind, over)
+        return backend(scores, graph).normalise_backward(graph, grad, values, scores, kind, over)
 
     @staticmethod
     def formula(
@@ -213,7 +213,7 @@ class Normalise(Operator):
 
     @staticmethod
     def forward(graph: Pattern, scores: Tensor, weight: Tensor | None, kind: str, over: str) -> Tensor:
-        return backend(scores).normalise(graph, scores, weight, kind, over)
+        return backend(scores, graph).normalise(graph, scores, weight, kind, over)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..errors import ArgumentError
+from ..partition.part import Part
 from ..pattern import Pattern
 from .transforms import Operator
 
@@ -31,6 +32,8 @@ def places(pattern: Pattern) -> Places:
     """The pattern as operators take it: itself, or its index tensors where the call is traced."""
     if not torch.compiler.is_compiling():
         return pattern
+    if isinstance(pattern, Part):
+        raise ArgumentError(f"{pattern} cannot be compiled or exported, since parts exchange rows.")
     if torch._C._are_functorch_transforms_active():
         # torch.library has no forward mode (it would give zeros) and no torch.func.grad
         raise ArgumentError(

@@ -33,12 +33,15 @@ def derive(key: Tensor, salt: int | Tensor) -> Tensor:
     return z ^ shift(z, 31, 64)
 
 
-def dropout_scale(key: Tensor, shape: tuple[int, ...], rate: Tensor) -> Tensor:
+def dropout_scale(
+    key: Tensor, shape: tuple[int, ...], rate: Tensor, places: Tensor | None = None
+) -> Tensor:
     """Factors of dropout: 0 with probability ``rate``, else ``1/(1 − rate)``.
 
     Args:
         key: int64 ``(...)``, one for each member.
         rate: ``(...)`` in [0, 1), likewise; its dtype is the result's.
+        places: Of the factors among all that are drawn from a key, one for each; ``None``: 0, 1, 2, …
 
     Returns:
         ``(..., *shape)``.
@@ -46,7 +49,7 @@ def dropout_scale(key: Tensor, shape: tuple[int, ...], rate: Tensor) -> Tensor:
     (rate,) = single(rate)
     keys, rates = key.reshape(-1), rate.expand(key.shape).reshape(-1)
     mask = dropout if torch.compiler.is_compiling() else Dropout.apply
-    return mask(keys, rates, math.prod(shape)).reshape(*key.shape, *shape)
+    return mask(keys, rates, math.prod(shape) if places is None else places).reshape(*key.shape, *shape)
 
 
 class Dropout(Operator):
@@ -56,7 +59,9 @@ class Dropout(Operator):
     """
 
     @staticmethod
-    def forward(key: Tensor, rate: Tensor, size: int) -> Tensor:
+    def forward(key: Tensor, rate: Tensor, size: int | Tensor) -> Tensor:
+        if isinstance(size, Tensor):  # places of a part, which the kernels do not know
+            return dropout(key, rate, size)
         return backend(rate).dropout(key, rate, size)
 
     @staticmethod

@@ -28,7 +28,7 @@ class Match(Operator):
     @staticmethod
     def forward(graph: Pattern, own: Tensor, other: Tensor, field: Tensor, transpose: bool) -> Tensor:
         pattern = graph.transposed if transpose else graph
-        return backend(field).match(pattern, own, other, field)
+        return backend(field, pattern).match(pattern, own, other, field)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -65,7 +65,7 @@ class Pool(Operator):
 
     @staticmethod
     def forward(graph: Pattern, x: Tensor) -> Tensor:
-        return backend(x).pool(graph, x)
+        return backend(x, graph).pool(graph, x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -29,7 +29,7 @@ class Symmetric(Operator):
 
     @staticmethod
     def forward(graph: Pattern, scores: Tensor, weight: Tensor | None, kind: str) -> Tensor:
-        p, q = (backend(scores).normalise(graph, scores, weight, kind, side) for side in SIDES)
+        p, q = (backend(scores, graph).normalise(graph, scores, weight, kind, side) for side in SIDES)
         return p.sqrt_().mul_(q.sqrt_())  # the product p q would underflow earlier than its root
 
     @staticmethod

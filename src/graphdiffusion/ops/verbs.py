@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
+from ..partition.part import Part
 from ..pattern import Pattern
 from .attention import Attend
 from .autocast import single
@@ -137,8 +138,10 @@ def attention(
     check_choice(activation, _ACTIVATIONS, "activation")
     check_choice(kind, _KINDS, "kind")
     check_choice(over, _OVER, "over")
-    # the kernels of the attention in one piece normalise one side, and have no gradient of the edge weights
-    if has_triton(q) and over != "symmetric" and not (weight is not None and _learnt(weight)):
+    # the kernels of the attention in one piece normalise one side, have no gradient of the edge weights, and
+    # read no other part of the graph
+    whole = not isinstance(graph, Part)
+    if has_triton(q) and whole and over != "symmetric" and not (weight is not None and _learnt(weight)):
         q, k, weight, lead = _flat_heads(q, k, weight)
         return run(Attend, places(graph), q, k, weight, activation, kind, over, _learnt(q, k))[0].reshape(
             *lead, -1

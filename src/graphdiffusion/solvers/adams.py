@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, NotConverged
 from ..options import Bounds
+from ..partition.whole import largest_entry
 from .base import SOLVERS, State, Step, hermite
 from .field import Field
 from .fixed import FixedStep
@@ -115,11 +116,11 @@ class AdamsMoulton4(_Multistep, FixedImplicit):
         base = weighted(x, h, self.weights[1:], slopes)
         if self.corrector == "newton":
             return self.root(field, t + h, base, self.weights[0] * h, guess, x, stats).x
-        scale = self.atol + self.rtol * x.detach().abs().amax((-2, -1), keepdim=True)
+        scale = self.atol + self.rtol * largest_entry(x)
         for _ in range(self.max_iterations):
             new = torch.addcmul(base, field(t + h, guess), h, value=self.weights[0])
             stats.inner_iterations += 1
-            change = (new.detach() - guess.detach()).abs().amax((-2, -1), keepdim=True)
+            change = largest_entry(new.detach() - guess.detach())
             going = (change > scale) & torch.isfinite(change)  # a member that is NaN stays so, alone
             if not bool(going.any()):
                 return new

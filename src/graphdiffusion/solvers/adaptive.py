@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, StepSizeUnderflow
 from ..options import Bounds
+from ..partition.whole import all_rows, everywhere, norm
 from .base import Hits, Marching, State, Step, record, unset
 from .field import Counted, Field
 from .fixed import segmented
@@ -25,8 +26,7 @@ Norm = Callable[[Tensor], Tensor]
 
 def rms(x: Tensor) -> Tensor:
     """Root mean square over nodes and channels, ``(..., n, d)`` → ``(..., 1, 1)``."""
-    count = x.shape[-2] * x.shape[-1]
-    return torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True) / math.sqrt(count)
+    return norm(x) / math.sqrt(all_rows(x) * x.shape[-1])
 
 
 class Adaptive(Marching):
@@ -165,7 +165,7 @@ class Adaptive(Marching):
         self, tiny: Tensor, over: Tensor | None, new: Tensor, clock: Tensor, h: Tensor, stats: Stats
     ) -> Tensor:
         """Boolean mask of the members that fail here and become NaN; the others go on."""
-        lost = tiny & ~torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True)
+        lost = tiny & ~everywhere(torch.isfinite(new).all(-1, keepdim=True).all(-2, keepdim=True))
         if bool(lost.any()):
             stats.lost = min(stats.lost, float(clock[lost].min()))
         failing = tiny & ~lost

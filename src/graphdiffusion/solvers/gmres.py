@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..partition.whole import norm, total
+
 RESTART = 20  # vectors of the basis: the memory of a solve
 ROUNDING = 8.0  # relative residual that rounding leaves, in units of eps · ‖A‖
 
@@ -89,7 +91,7 @@ class _Cycle:
         self.size = torch.maximum(self.size, norm(w))
         column = self.rotations.new_zeros(*w.shape[:-2], self.most + 1)
         for _ in range(2):  # Gram-Schmidt twice: orthogonal to rounding
-            shares = (self.basis[: j + 1] * w).sum((-2, -1))
+            shares = total((self.basis[: j + 1] * w).sum((-2, -1)))
             column[..., : j + 1] += shares.movedim(0, -1)
             w = w - (shares[..., None, None] * self.basis[: j + 1]).sum(0)
         length = norm(w)
@@ -109,11 +111,6 @@ class _Cycle:
         residual = (self.beta[..., 0, 0] * self.rotations[..., j + 1, 0].abs())[..., None, None]
         least = ROUNDING * torch.finfo(w.dtype).eps * self.size * self.start
         self.going = going & (residual > torch.maximum(self.goal, least))
-
-
-def norm(x: Tensor) -> Tensor:
-    """2-norm over nodes and channels, ``(..., 1, 1)``."""
-    return torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
 
 
 def _nonzero(x: Tensor) -> Tensor:

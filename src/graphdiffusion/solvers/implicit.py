@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError, NotConverged
 from ..options import Bounds
+from ..partition.whole import largest_entry
 from .adaptive import Adaptive
 from .field import Field
 from .fixed import FixedStep
@@ -52,7 +53,7 @@ class FixedImplicit(FixedStep):
         self, field: Field, t: Tensor, c: Tensor, s: Tensor, guess: Tensor, x: Tensor, stats: Stats
     ) -> Root:
         """Solve y = c + s f(t, y) in a step from x; members that fail are noted in ``stats``, and NaN."""
-        scale = self.atol + self.rtol * x.detach().abs().amax((-2, -1), keepdim=True)
+        scale = self.atol + self.rtol * largest_entry(x)
         found = find_root(field, t, c, s, guess, scale, most=self.max_iterations, stats=stats)
         if not bool(found.failed.any()):
             return found

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError, DtypeError, NonFiniteError, ShapeError, StabilityWarning
+from ..partition.whole import everywhere
 from .adjoint import Adjoint
 from .base import Solver, instability, refuse_adjoint
 from .dormand_prince import DormandPrince
@@ -163,15 +164,17 @@ def _check_state(dynamics: Any, x0: Tensor, check: bool) -> None:
     nodes = getattr(dynamics, "nodes", None)
     if isinstance(nodes, int) and x0.shape[-2] != nodes:
         raise ShapeError(f"x0 must have a row for each node, (..., {nodes}, d), got {tuple(x0.shape)}.")
-    if check and not bool(torch.isfinite(x0).all()):
-        where = (~torch.isfinite(x0)).nonzero()[0].tolist()
+    if check and not bool(everywhere(torch.isfinite(x0).all())):
+        where = (~torch.isfinite(x0)).nonzero()[:1].tolist()
+        found = [f"{float(x0.detach()[tuple(place)])} at {place}" for place in where]
         raise NonFiniteError(
-            f"x0 holds {float(x0.detach()[tuple(where)])} at {where}: clean the input features."
+            f"x0 holds {(found or ['NaN or infinity on another part of the graph'])[0]}: clean the input "
+            "features."
         )
 
 
 def _check_result(solution: Solution, end: Tensor) -> None:
-    if bool(torch.isfinite(solution.state).all()):
+    if bool(everywhere(torch.isfinite(solution.state).all())):
         return
     lost = solution.stats.lost
     if math.isfinite(lost):

@@ -23,6 +23,7 @@ from torch.autograd import Function
 from ..errors import NotConverged
 from ..graph import Graph
 from ..ops import Over, group_sum, propagate, score, spread
+from ..partition.whole import everywhere, norm, somewhere, sum_nodes
 from .solution import Stats
 
 FLOOR = 8 * torch.finfo(torch.float64).eps  # residual that rounding leaves, times ‖I + c(D − A)‖
@@ -119,10 +120,10 @@ def bicgstab(
         return y + c * (degree * y - propagate(graph, values, y, transpose=transpose))
 
     def dot(u: Tensor, v: Tensor) -> Tensor:
-        return (u * v).sum(-2, keepdim=True)
+        return sum_nodes(u * v)
 
     def size(r: Tensor) -> Tensor:
-        return r.norm(dim=-2, keepdim=True)
+        return norm(r, -2)
 
     floor = FLOOR * (1 + c.abs())
     b = torch.where(_too_large(c, largest, b, stats), torch.nan, b)
@@ -155,7 +156,7 @@ def bicgstab(
         omega = _ratio(dot(w, s), dot(w, w))
         move = alpha * p_hat + omega * s_hat
         rho = rho_new
-        fresh = going & ((rho == 0) | (omega == 0) | ~torch.isfinite(move).all(-2, keepdim=True))
+        fresh = going & ((rho == 0) | (omega == 0) | ~everywhere(torch.isfinite(move).all(-2, keepdim=True)))
         y = torch.where(going, y + torch.where(fresh, r / diagonal, move), y)
         r = torch.where(going, s - omega * w, r)
         if bool(fresh.any()):
@@ -177,7 +178,7 @@ def bicgstab(
 def _too_large(c: Tensor, largest: float, b: Tensor, stats: Stats) -> Tensor:
     """Members for which rounding leaves too few digits, ``(..., 1, 1)``."""
     hopeless = (c.abs() > largest).any(-1, keepdim=True)
-    if bool(hopeless.any()) and bool((hopeless & ~torch.isnan(b)).any()):  # noted once, in the first step
+    if bool(hopeless.any()) and bool(somewhere((hopeless & ~torch.isnan(b)).any())):  # noted once, in the first step
         stats.fail(
             NotConverged(
                 f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit "

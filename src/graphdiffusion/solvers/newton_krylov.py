@@ -20,8 +20,9 @@ from torch.autograd import Function, forward_ad
 from torch.autograd.function import once_differentiable
 
 from ..errors import ArgumentError, NotConverged
+from ..partition.whole import all_rows, norm, smallest
 from .field import Counted, Field
-from .gmres import ROUNDING, gmres, norm
+from .gmres import ROUNDING, gmres
 from .solution import Stats
 
 NEWTON = 0.1  # residual at which Newton's method stops, in units of the tolerance
@@ -93,7 +94,7 @@ def _newton(
 
     missing = missing_at(x)
     x = x.expand_as(missing).contiguous()  # all members; forward mode needs memory for each entry
-    root_n = (x.shape[-2] * x.shape[-1]) ** 0.5
+    root_n = (all_rows(x) * x.shape[-1]) ** 0.5
     divisor = _diagonal(field, t, x, s)
     stretch = divisor * scale  # scale of the unknowns; that of the residual is the tolerance
     size = size_of(missing)
@@ -126,7 +127,7 @@ def _newton(
         spent = spent + found.products + going
         failed = failed | found.failed
         # what rounding of f leaves, unless it is larger than the tolerance itself
-        operator = torch.maximum(operator, found.size / divisor.amin((-2, -1), keepdim=True))
+        operator = torch.maximum(operator, found.size / smallest(divisor.amin((-2, -1), keepdim=True)))
         noise = ROUNDING * torch.finfo(x.dtype).eps * operator * norm(x / scale) / root_n
         goal = torch.maximum(goal, torch.where(noise <= 1, noise, 0.0))
         going = going & ~failed & ~(size <= goal)

@@ -94,7 +94,7 @@ class _Series(Function):
         through: Tensor | None,
         stride: int,
     ) -> Tensor:
-        kernels = backend(x)
+        kernels = backend(x, graph)
         needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
         ctx.graph, ctx.stride, ctx.through = graph, stride, through
         ctx.buffered = not x.is_cuda and kernels is torch_kernels
@@ -135,7 +135,7 @@ class _Series(Function):
         (grad,) = grads
         values, c, *kept = ctx.saved_tensors
         graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
-        kernels = backend(grad)
+        kernels = backend(grad, graph)
         wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
         if ctx.buffered and stride == 1 and (kept or not (wants_values or wants_c)):
             return _buffered_backward(ctx, values, c, kept, grad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -46,21 +48,42 @@ def spread(graph: Pattern, nodes: Tensor, over: str) -> Tensor:
 
 def normalise(graph: Pattern, scores: Tensor, weight: Tensor | None, kind: str, over: str) -> Tensor:
     """``w φ(s) / Σ w φ(s)`` over each row or column: scores ``(L, E)`` → ``(L, E)``."""
-    if kind == "softmax":
-        if weight is not None:  # an edge of weight 0 must not be the largest
-            scores = scores.masked_fill(weight == 0, float("-inf"))
-        phi = (scores - spread(graph, group_max(graph, scores, over), over)).exp_()
-    else:
-        phi = squareplus(scores)
-    if weight is not None:
-        phi = phi * weight
-    return phi / spread(graph, group_sum(graph, phi, over), over)
+    return shares(
+        scores,
+        weight,
+        kind,
+        lambda field: spread(graph, group_max(graph, field, over), over),
+        lambda field: spread(graph, group_sum(graph, field, over), over),
+    )
 
 
 def normalise_backward(
     graph: Pattern, grad: Tensor, values: Tensor, scores: Tensor, kind: str, over: str
 ) -> Tensor:
     """Gradient of :func:`normalise` with respect to the scores."""
+    return shares_backward(
+        grad, values, scores, kind, lambda field: spread(graph, group_sum(graph, field, over), over)
+    )
+
+
+OnEdges = Callable[[Tensor], Tensor]  # from an edge field to the largest entry or sum of each edge's group
+
+
+def shares(scores: Tensor, weight: Tensor | None, kind: str, peak: OnEdges, total: OnEdges) -> Tensor:
+    """The normaliser, whatever finds the largest entries and the sums of the groups."""
+    if kind == "softmax":
+        if weight is not None:  # an edge of weight 0 must not be the largest
+            scores = scores.masked_fill(weight == 0, float("-inf"))
+        phi = (scores - peak(scores)).exp_()
+    else:
+        phi = squareplus(scores)
+    if weight is not None:
+        phi = phi * weight
+    return phi / total(phi)
+
+
+def shares_backward(grad: Tensor, values: Tensor, scores: Tensor, kind: str, total: OnEdges) -> Tensor:
+    """Gradient of :func:`shares` with respect to the scores."""
     flow = values * grad
-    out = flow - values * spread(graph, group_sum(graph, flow, over), over)
+    out = flow - values * total(flow)
     return out if kind == "softmax" else out * squareplus_slope(scores)

@@ -6,14 +6,19 @@ import torch
 from torch import Tensor
 
 
-def random_bits(key: Tensor, count: int) -> Tensor:
-    """``count`` draws of 24 random bits for each key: ``(...)`` int64 → ``(..., count)`` int32.
+def random_bits(key: Tensor, count: int | Tensor) -> Tensor:
+    """Draws of 24 random bits for each key: ``(...)`` int64 → ``(..., count)`` int32.
+
+    ``count`` is how many are drawn, at the places 0, 1, 2, …, or a tensor of the places, ``(count,)``.
 
     Two rounds of the 32-bit mixer "lowbias32" (C. Wellons, hash-prospector, public domain) around the
     two halves of the key.
     """
     low, high = key.to(torch.int32).unsqueeze(-1), (key >> 32).to(torch.int32).unsqueeze(-1)
-    place = torch.arange(count, dtype=torch.int32, device=key.device)
+    if isinstance(count, Tensor):
+        place = count.to(torch.int32)  # modulo 2³²
+    else:
+        place = torch.arange(count, dtype=torch.int32, device=key.device)
     return shift(_mix(_mix(place ^ low) + high), 8, 32)
 
 
@@ -28,7 +33,10 @@ def shift(x: Tensor, by: int, width: int) -> Tensor:
     return (x >> by) & ((1 << (width - by)) - 1)
 
 
-def dropout(key: Tensor, rate: Tensor, size: int) -> Tensor:
-    """0 with probability ``rate``, else ``1/(1 − rate)``: key, rate ``(L,)`` → ``(L, size)``."""
+def dropout(key: Tensor, rate: Tensor, size: int | Tensor) -> Tensor:
+    """0 with probability ``rate``, else ``1/(1 − rate)``: key, rate ``(L,)`` → ``(L, size)``.
+
+    ``size`` as in :func:`random_bits`.
+    """
     threshold = (rate.double() * 2**24).to(torch.int32)
     return (random_bits(key, size) >= threshold[:, None]) * (1 / (1 - rate))[:, None]
