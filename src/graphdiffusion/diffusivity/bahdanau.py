@@ -27,7 +27,7 @@ class Bahdanau(Bilinear):
         start: Initial value of all entries of W.
     """
 
-    capturable = True
+    capturable = takes_parts = True
 
     activation: Activation = "leaky_relu"
 

@@ -47,6 +47,7 @@ class Diffusivity(nn.Module):
     group = "attention"
     members: bool | None = None  # whether it takes leading member dimensions; None: found out on first use
     capturable = False  # whether it never reads from the device, so that a step may be captured
+    takes_parts = False  # whether it works on one part of a graph, as terms declare it
     varies = False  # whether A depends on t beside x
 
     def __init__(

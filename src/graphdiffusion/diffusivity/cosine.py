@@ -13,7 +13,7 @@ from .bilinear import QueryKey
 class Cosine(QueryKey):
     r"""Cosine of the angle between queries and keys. The score is :math:`\cos(W_K x_i, W_Q x_j)`."""
 
-    capturable = True
+    capturable = takes_parts = True
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         q, k = super().features(x)

@@ -23,7 +23,7 @@ class ExponentialKernel(QueryKey):
     features from cancelling.
     """
 
-    capturable = True
+    capturable = takes_parts = True
 
     activation: Activation = "exp"
 

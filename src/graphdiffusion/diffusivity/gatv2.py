@@ -30,7 +30,7 @@ class GATv2(Pairwise):
         edge_channels: Width of the edge attributes that are used; 0: none.
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
 
     def __init__(
         self,

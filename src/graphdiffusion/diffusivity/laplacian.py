@@ -20,7 +20,7 @@ class ConstantLaplacian(Diffusivity):
         reweight: Count the weights of the edges; otherwise every edge counts as 1.
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
 
     def __init__(self, *, over: Over = "columns", reweight: bool = True) -> None:
         super().__init__(normaliser="softmax", over=over, reweight=reweight)

@@ -16,7 +16,7 @@ from .bilinear import QueryKey
 class Pearson(QueryKey):
     """Correlation between the entries of queries and keys: the cosine after centring."""
 
-    capturable = True
+    capturable = takes_parts = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

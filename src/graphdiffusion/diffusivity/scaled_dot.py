@@ -20,7 +20,7 @@ class ScaledDotProduct(QueryKey):
         scale: Divide by √d_k (sqrt), or by d_k as the paper writes (dim).
     """
 
-    capturable = True
+    capturable = takes_parts = True
 
     def __init__(self, *args: Any, scale: Literal["sqrt", "dim"] = "sqrt", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -71,6 +71,10 @@ class Blend(Diffusion):
     def capturable(self) -> bool:  # type: ignore[override]
         return False  # encodings of a new graph are computed on first use
 
+    @property
+    def takes_parts(self) -> bool:
+        return False  # encodings follow from the whole graph
+
     def reset_parameters(self) -> None:
         nn.init.normal_(self.embed, std=self.walks**-0.5)
 

@@ -32,7 +32,7 @@ class BlurringSharpening(Term):
         reaction: Start of β, which is learnt in (0, 1).
     """
 
-    needs_attention = members = capturable = True
+    needs_attention = members = capturable = takes_parts = True
     given = ("wide",)
     per_member = ("reaction",)
 

@@ -34,7 +34,7 @@ class Convection(Term):
         flux: What is taken over the edges of a node.
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
     given = ("wide",)
     per_member = ("convection",)
 

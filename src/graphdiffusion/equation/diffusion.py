@@ -70,6 +70,10 @@ class Diffusion(Equation):
         return self.diffusivity.capturable and all(term.capturable for term in self.terms)
 
     @property
+    def takes_parts(self) -> bool:  # type: ignore[override]
+        return self.diffusivity.takes_parts and all(term.takes_parts for term in self.terms)
+
+    @property
     def needs_observed(self) -> bool:  # type: ignore[override]
         return any(term.needs_observed for term in self.terms)
 

@@ -44,11 +44,12 @@ class Equation(nn.Module):
     Attributes:
         members: Whether leading member dimensions are taken; ``None``: found out on first use.
         capturable: Whether it never reads from the device, so that a training step may be captured.
+        takes_parts: Whether it works on one part of a graph, as terms declare it.
     """
 
     group = "equation"
     members: bool | None = None
-    capturable = False
+    capturable = takes_parts = False
     needs_observed = False  # whether the labels of the context are used
 
     def derivative(self, context: Context) -> Tensor:

@@ -30,7 +30,7 @@ class LabelledSource(Term):
         labelled: Start of β, which is learnt.
     """
 
-    needs_observed = members = capturable = True
+    needs_observed = members = capturable = takes_parts = True
     given = ("wide",)
     per_member = ("labelled",)
 

@@ -28,7 +28,7 @@ class Reaction(Term):
         saturate: Pass r(x) through tanh.
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
     given = ("wide",)
     per_member = ("reaction",)
 

@@ -34,7 +34,7 @@ class Repulsion(Term):
         repel: w. mean: one over the number of edges of the node; sum: 1, as in the paper.
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
     given = ("wide",)
     per_member = ("repulsion",)
 

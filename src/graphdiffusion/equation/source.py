@@ -19,7 +19,7 @@ class Source(Term):
         detach_source: Cut the gradient through this :math:`x_0` (not the one through the initial state).
     """
 
-    members = capturable = True
+    members = capturable = takes_parts = True
     given = ("beta",)
 
     def __init__(self, beta: float | Coefficient = 0.0, *, detach_source: bool = False) -> None:

@@ -61,10 +61,12 @@ class Term(nn.Module):
         needs_observed: Whether ``context.observed`` is used.
         members: Whether leading member dimensions are taken; ``None``: found out on first use.
         capturable: Whether it never reads from the device, so that a training step may be captured.
+        takes_parts: Whether it works on one part of a graph: all that it reads of other nodes, it reads by
+            the verbs of :mod:`graphdiffusion.ops` and by sums of :mod:`graphdiffusion.partition.whole`.
     """
 
     group = "equation"
-    needs_attention = needs_observed = capturable = False
+    needs_attention = needs_observed = capturable = takes_parts = False
     members: bool | None = None
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:

@@ -49,6 +49,8 @@ class Model(nn.Module):
         takes_sparse: Whether features may be :class:`~graphdiffusion.nn.SparseFeatures`.
         takes_labels: Whether labels of training nodes can be given as features.
         needs_observed: Whether :meth:`run` uses ``observed``.
+        takes_parts: Whether :meth:`run` works on one part of a graph: all that it reads of other nodes, it
+            reads by the verbs of :mod:`graphdiffusion.ops`.
         takes_sweep: Whether results can be read out at several times (:meth:`run`, :meth:`at_fraction`).
         per_member: Options that are kept in parameters or buffers, so that members may differ in them.
         self_loops: Weight of the self-loops that an ``edge_index`` is given; the harness gives graphs that
@@ -62,6 +64,7 @@ class Model(nn.Module):
     takes_sparse = False
     takes_labels = False
     needs_observed = False
+    takes_parts = False
     takes_sweep = False
     per_member: ClassVar[tuple[str, ...]] = ()
     self_loops: float | None = SELF_LOOPS

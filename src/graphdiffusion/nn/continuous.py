@@ -25,6 +25,10 @@ class Continuous(Model):
         return self.diffusion.equation.members
 
     @property
+    def takes_parts(self) -> bool:  # type: ignore[override]
+        return self.diffusion.equation.takes_parts
+
+    @property
     def needs_observed(self) -> bool:  # type: ignore[override]
         return self.diffusion.equation.needs_observed
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import DataError
 from ..ops.dense import affine, sparse_product
 from ..ops.noise import dropout_scale
-from ..partition.whole import all_rows, node_places, variance_nodes
+from ..partition.whole import all_rows, edge_places, node_places, variance_nodes
 from ..pattern import Pattern
 
 
@@ -117,11 +117,17 @@ class Dropout(nn.Module):
         self.register_buffer("rate", torch.tensor(float(rate)))
 
     def forward(self, x: Features, key: Tensor) -> Features:
+        """Dropout of a node field ``(..., n, d)``."""
         if isinstance(x, SparseFeatures):
             scale = dropout_scale(key, x.values.shape[-1:], self.rate, x.places)
             return SparseFeatures(x.pattern, x.values * scale.to(x.values.dtype), x.places)
         rows, width = x.shape[-2:]
         return x * dropout_scale(key, (rows, width), self.rate, node_places(rows, width)).to(x.dtype)
+
+    def edges(self, values: Tensor, key: Tensor) -> Tensor:
+        """Dropout of edge fields of several heads, ``(..., heads, E)``."""
+        heads, count = values.shape[-2:]
+        return values * dropout_scale(key, (heads, count), self.rate, edge_places(heads)).to(values.dtype)
 
 
 class BatchNorm(nn.Module):

@@ -9,7 +9,7 @@ gradient of something shared is what one process adds to it: the sum over the pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -91,6 +91,53 @@ def all_rows(x: Tensor) -> int:
     return int(_reduced(torch.tensor(x.shape[-2], device=x.device), "SUM"))
 
 
+def summed(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Sums over all parts of several tensors of one dtype, in one exchange, without a gradient."""
+    if _active is None or _active.parts == 1:
+        return list(tensors)
+    whole = _reduced(torch.cat([t.flatten() for t in tensors]), "SUM")
+    pieces = whole.split([t.numel() for t in tensors])
+    return [piece.view(t.shape) for piece, t in zip(pieces, tensors, strict=True)]
+
+
+def shared_gradient(x: Tensor) -> Tensor:
+    """A loss that all parts know alike as what one of them adds to it, for its gradient."""
+    return x if _active is None else x / _active.parts
+
+
+def gathered(x: Tensor, dim: int = -2) -> Tensor | None:
+    """The rows of all parts in the order of the whole graph, in the first process; ``None`` in others."""
+    part = _active
+    if part is None or part.parts == 1:
+        return x
+    rows = x.detach().movedim(dim, 0).contiguous().cpu()
+    whole = None
+    for sender in range(part.parts):  # one after the other: the first process holds one copy
+        if part.number == 0:
+            nodes, values = (part.nodes.cpu(), rows) if sender == 0 else _received(sender)
+            if whole is None:
+                whole = rows.new_empty(part.all_nodes, *rows.shape[1:])
+            whole[nodes] = values
+        elif part.number == sender:
+            dist.send_object_list([part.nodes.cpu().numpy(), rows.numpy()], dst=0)
+    return None if whole is None else whole.movedim(0, dim)
+
+
+def _received(sender: int) -> tuple[Tensor, Tensor]:
+    found: list[Any] = [None, None]
+    dist.recv_object_list(found, src=sender)
+    return torch.from_numpy(found[0]), torch.from_numpy(found[1])
+
+
+def told(value: Any) -> Any:
+    """What the first process has, in all processes; any object."""
+    if _active is None or _active.parts == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
 def sum_nodes(x: Tensor) -> Tensor:
     """Sum over all nodes of the whole graph, ``(..., n, d)`` → ``(..., 1, d)``."""
     return total(x.sum(-2, keepdim=True))
@@ -142,6 +189,14 @@ def node_places(rows: int, width: int) -> Tensor | None:
         raise ArgumentError(f"a field of {rows} rows has no places in a graph: {_active}.")
     column = torch.arange(width, device=_active.device)
     return (_active.nodes[:, None] * width + column).flatten()
+
+
+def edge_places(fields: int) -> Tensor | None:
+    """Places of the entries of so many edge fields ``(fields, E)`` in those of the whole graph."""
+    if _active is None:
+        return None
+    first = torch.arange(fields, device=_active.device) * _active.all_edges
+    return (first[:, None] + _active.places).flatten()
 
 
 def _reduced(x: Tensor, how: str) -> Tensor:

@@ -10,6 +10,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from ..partition.part import Part
+from ..partition.whole import gathered
 from .config import Config
 from .memory import chunk_size, in_chunks
 from .population import Population
@@ -54,6 +56,8 @@ def answers_of(
 ) -> Answers:
     """The answers of the members of one configuration, computed when they are first asked for.
 
+    Where this is one part of a graph, the first process has the answers of all nodes, and others have none.
+
     Args:
         members: Which.
         states: Their saved tensors, stacked in this order.
@@ -61,11 +65,14 @@ def answers_of(
     """
     place = {member.number: k for k, member in enumerate(members)}
     device = problem.y.device
-    small = 4 * len(members) * problem.graph.num_nodes * problem.out_channels <= KEPT
-    kept: list[Answer] = []
+    parted = isinstance(problem.graph, Part)
+    # an exchange between parts is made once: the first process keeps all answers
+    small = parted or 4 * len(members) * problem.num_nodes * problem.out_channels <= KEPT
+    kept: list[Answer] | None = None
 
     def together(visit: Visit) -> None:
-        if kept:
+        nonlocal kept
+        if kept is not None:
             for answer in kept:
                 visit(answer)
             return
@@ -76,8 +83,11 @@ def answers_of(
             own = torch.tensor([place[member.number] for member in chosen])
             saved = population.stack.saved
             state = {saved[k]: v[own].to(device) for k, v in states.items() if not k.startswith(TASK)}
-            output = population.outputs(population.stack.tensors | state).cpu()
-            masks = population.val.cpu(), population.test.cpu()
+            own_rows = population.outputs(population.stack.tensors | state)
+            output, *masks = (gathered(v, 1) for v in (own_rows, population.val, population.test))
+            if output is None:  # another process has all rows
+                return
+            output, masks = output.cpu(), [mask.cpu() for mask in masks if mask is not None]
             for k in range(len(chosen)):
                 statistics = {name: value[k].cpu() for name, value in population.statistics.items()}
                 answer = Answer(output[k], statistics, masks[0][k], masks[1][k], weight)
@@ -86,7 +96,7 @@ def answers_of(
                     found.append(answer)
 
         in_chunks(members, chunk_size(problem, config, len(members)), chunk)
-        kept.extend(found)
+        kept = found if small else None
 
     return together
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..partition.whole import active_part
 from .answers import Answers, answers_of, fit_temperature, mean_answer
 from .config import Config
 from .figures import figures
@@ -18,10 +19,17 @@ from .tasks import Task
 def assess(
     problem: Problem, config: Config, results: Sequence[Result], states: Mapping[str, Tensor]
 ) -> tuple[float, dict[str, Any]]:
-    """Temperature and figures of the members of one configuration."""
+    """Temperature and figures of the members of one configuration.
+
+    Where this is one part of a graph, the first process has them.
+    """
     answers = answers_of(problem, config, [result.member for result in results], states)
-    temperature = fit_temperature(problem.task, answers)
-    return temperature, assessed(problem.task, answers, temperature)
+    if (part := active_part()) is not None and part.number:
+        answers(lambda answer: None)  # own rows go to the first process
+        return 1.0, {}
+    task = problem.whole_task
+    temperature = fit_temperature(task, answers)
+    return temperature, assessed(task, answers, temperature)
 
 
 def assessed(task: Task, answers: Answers, temperature: float) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..errors import SolverError
 from ..graph import Graph
 from ..ops import torch as torch_backend
 from ..ops.backends import backend
+from ..partition.part import Part
 from ..solvers import Room
 from .optimisers import REACH
 
@@ -32,6 +33,7 @@ def can_capture(population: Population) -> bool:
     """On CUDA with our kernels, for models that say that a step may be captured."""
     stack = population.stack
     on_gpu = population.loss.device.type == "cuda" and backend(population.loss) is not torch_backend
+    on_gpu = on_gpu and not isinstance(population.problem.graph, Part)  # exchanges are not captured
     return on_gpu and stack.model.capturable and bool(stack.takes_members()) and has_bound(population)
 
 

@@ -148,13 +148,28 @@ class RunFolder:
 
     def conclude(self, problem: Problem, config: Config, results: Sequence[Result]) -> None:
         """Put the chunks together into one model file, sum up, and remove what is no longer needed."""
-        self._metrics.cut(self._settled)
+        states = self.states(len(results))
+        self.finish(problem, config, results, states, assess(problem, config, results, states))
+
+    def states(self, count: int) -> dict[str, Tensor]:
+        """The best states of the first members, stacked, from the chunks."""
         parts, place = [], 0
-        while place < len(results):
+        while place < count:
             tensors, note = self._read(self._chunk(place), "chunk", _MEND_CHUNK)
             parts.append(tensors)
             place += len(note["results"])
-        together = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def finish(
+        self,
+        problem: Problem,
+        config: Config,
+        results: Sequence[Result],
+        states: dict[str, Tensor],
+        assessed: tuple[float, dict[str, Any]],
+    ) -> None:
+        """Write the model file and the summary; ``assessed`` is what :func:`assess` gives."""
+        self._metrics.cut(self._settled)
         note = {
             "run": self.run,
             "in_channels": problem.in_channels,
@@ -165,8 +180,8 @@ class RunFolder:
             "feature_names": problem.data.get("feature_names"),
             "members": [asdict(r) for r in results],
         }
-        note["temperature"], found = assess(problem, config, results, together)
-        write_tensors(self.path / "model.safetensors", "model", together | problem.scaling.tensors(), note)
+        note["temperature"], found = assessed
+        write_tensors(self.path / "model.safetensors", "model", states | problem.scaling.tensors(), note)
         about = {"run": self.run, "metrics": self._settled}
         summary = summarise(problem, config, results, self.seconds) | {"figures": found}
         write_json(self.path / "summary.json", "summary", about | summary)

@@ -11,6 +11,7 @@ import torch
 
 from ..errors import NotEnoughMemory
 from ..nn import Model, SparseFeatures
+from ..partition.whole import active_part, smallest
 from .config import Config
 from .problem import Member, Problem
 from .template import model_template
@@ -49,7 +50,8 @@ def in_chunks(members: Sequence[Member], size: int, work: Callable[[list[Member]
             place += len(chunk)
             continue
         except Exception as error:
-            if not is_out_of_memory(error):
+            # the other parts of a graph would wait for this one
+            if not is_out_of_memory(error) or active_part() is not None:
                 raise
             if len(chunk) == 1:
                 raise NotEnoughMemory(f"one training does not fit in memory: {ADVICE}.") from None
@@ -95,7 +97,7 @@ def require_room(problem: Problem, config: Config) -> None:
 def member_bytes(problem: Problem, config: Config) -> int:
     """Estimate of what one member holds during a training step, in bytes."""
     model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
-    nodes, edges = problem.graph.num_nodes, problem.graph.num_edges
+    nodes, edges = problem.graph.num_nodes, problem.graph.num_edges  # of the part that is held here
     entries = feature_entries(problem, model)
     sweep = 4 * nodes * problem.out_channels * config.sweep_points if config.sweep else 0
     return model.memory(nodes, edges, entries) + sweep
@@ -129,4 +131,4 @@ def chunk_size(problem: Problem, config: Config, members: int) -> int:
         return 1
     free_memory()
     fit = int(0.7 * free_bytes(device) / member_bytes(problem, config))
-    return max(1, min(members, fit))
+    return int(smallest(torch.tensor(max(1, min(members, fit)), device=device)))

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from ..data import Split
 from ..errors import ArgumentError, ConfigError, SolverError
-from ..nn import Output
+from ..nn import Model, Output
 from ..ops.noise import derive, random_bits
+from ..partition.part import Part
+from ..partition.whole import node_places, shared_gradient, somewhere, summed, total
 from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
@@ -50,6 +52,8 @@ class Population:
             for c, m in zip(each, members, strict=True)
         ]
         self.stack = Stack(models, device, config.model_key)
+        if isinstance(problem.graph, Part) and not self.stack.model.takes_parts:
+            raise ConfigError(_needs_whole_graph(config, self.stack.model))
         if not self.parameters:
             raise ConfigError(f"the model {config.model} has no parameters to train.")
         self.x = self.stack.model.features(problem.x)
@@ -62,7 +66,7 @@ class Population:
         self.optimiser = Optimiser(
             config.optimiser, self.parameters, column("rate"), column("decay"), self.stack.model.decay
         )
-        split = (split or member_splits(config, problem.data, members)).to(device)
+        split = problem.own_split(split or member_splits(config, problem.data, members)).to(device)
         self.train, self.val, self.test = split.train, split.val, split.test
         self.statistics = problem.task.statistics(self.train)
         self.seeds = derive(torch.tensor([m.init for m in members], device=device), 0)
@@ -97,7 +101,7 @@ class Population:
             weight = weight * self.problem.task.weights(self.train_nodes, weight)
         self.train_weight = weight.to(dtype)
         # without validation nodes nothing tells which epoch is best: the last one counts
-        self.unvalidated = ~self.val.any(1)
+        self.unvalidated = ~somewhere(self.val.any(1))
         self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
         self.captured = None
 
@@ -165,17 +169,20 @@ class Population:
         index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.out_channels)
         logits = output.logits.gather(1, index)
         each = self.problem.task.losses(logits, self.train_nodes, self.statistics)
-        total = weight.sum(1)
-        loss = (each * weight).sum(1) / torch.where(total > 0, total, 1.0)
+        every = total(weight.sum(1))
+        loss = total((each * weight).sum(1)) / torch.where(every > 0, every, 1.0)
         if output.penalty is not None:
             loss = loss + output.penalty
         # members share no parameter, so the gradient of the sum is the gradient of each
         names = list(self.parameters)
         # where all members have diverged, some parameters are not used
         found = torch.autograd.grad(
-            loss.sum(), [self.parameters[k] for k in names], allow_unused=True, materialize_grads=True
+            shared_gradient(loss).sum(),
+            [self.parameters[k] for k in names],
+            allow_unused=True,
+            materialize_grads=True,
         )
-        self.optimiser.update(self.parameters, dict(zip(names, found, strict=True)))
+        self.optimiser.update(self.parameters, dict(zip(names, summed(found), strict=True)))
         self.stack.after_step()
         self.loss.copy_(loss.detach())
         return list(output.failures)  # also of the backward pass
@@ -187,7 +194,9 @@ class Population:
         """
         if self.config.label_rate == 0:
             return self.train, self.train_weight
-        bits = random_bits(derive(key, _LABELS), self.train.shape[1])
+        rows = self.train.shape[1]
+        places = node_places(rows, 1)
+        bits = random_bits(derive(key, _LABELS), rows if places is None else places)
         shown = self.train & (bits < (self.label_rate[:, None].double() * 2**24).to(torch.int32))
         hidden = 1 - shown.gather(1, self.train_nodes).to(self.train_weight.dtype)
         return shown, self.train_weight * hidden
@@ -327,6 +336,16 @@ class Population:
                 value.copy_(tensors[name])
         self.optimiser.load(moments)
         self.epochs_done = int(self.epoch)
+
+
+def _needs_whole_graph(config: Config, model: Model) -> str:
+    """Why a model cannot be trained on parts."""
+    options = config.to_dict()
+    chosen = ", ".join(f"{k} {options[k]}" for k in ("equation", "terms", "diffusivity") if options.get(k))
+    return (
+        f"the model {config.model}{f' ({chosen})' if chosen else ''} does not declare that it works on parts "
+        "of a graph (takes_parts): train it in one process, without --parts."
+    )
 
 
 _CHANGING = ("epoch", "loss", "score", "best_score", "best_epoch", "best_fraction", "best_val")

@@ -32,6 +32,7 @@ from ..graph import Graph
 from ..nn import Model, as_features
 from ..nn.modules import Features
 from ..nn.scaling import Scaling
+from ..partition.part import Part
 from ..rewiring import Rewire
 from .choices import RANDOM_SPLITS
 from .config import Config
@@ -61,6 +62,7 @@ class Problem:
     graph: Graph
     scaling: Scaling
     edges_before: int  # edges of the graph as given, before rewiring; self-loops apart
+    loops: int  # self-loops of the whole graph
 
     _prepared: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
@@ -81,14 +83,31 @@ class Problem:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
-        return self.graph.num_nodes
+        """Number of nodes; of the whole graph, where this is a part of it."""
+        return self.graph.all_nodes if isinstance(self.graph, Part) else self.graph.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges likewise, self-loops included."""
+        return self.graph.all_edges if isinstance(self.graph, Part) else self.graph.num_edges
+
+    @property
+    def whole_task(self) -> Task:
+        """The task of all nodes of the whole graph."""
+        return make_task(self.data) if isinstance(self.graph, Part) else self.task
+
+    def own_split(self, split: Split) -> Split:
+        """Masks ``(P, n)`` of the whole graph as those of the own nodes."""
+        if not isinstance(self.graph, Part):
+            return split
+        nodes = self.graph.nodes.to(split.train.device)
+        return Split(*(mask.index_select(-1, nodes) for mask in (split.train, split.val, split.test)))
 
     def to(self, device: torch.device | str) -> Problem:
         """The same on another device."""
         return Problem(
             self.data, self.x.to(device), self.task.to(device), self.graph.to(device), self.scaling,
-            self.edges_before,
+            self.edges_before, self.loops,
         )  # fmt: skip
 
     def prepared(self, config: Config, model: Model) -> Any:
@@ -115,7 +134,7 @@ def load_problem(
     graph = build_graph(config, data)
     x = as_features(data.x)
     scaling = Scaling.fit(x, config.scaling)
-    return Problem(data, scaling(x), task, graph, scaling, edges)
+    return Problem(data, scaling(x), task, graph, scaling, edges, int((graph.row == graph.col).sum()))
 
 
 class Problems:

@@ -166,7 +166,6 @@ def summarise(
 ) -> dict[str, Any]:
     """The content of ``summary.json``: accuracies in percent, sizes, time and versions."""
     model = model_template(config, problem.in_channels, problem.out_channels, problem.num_nodes)
-    loops = int((problem.graph.row == problem.graph.col).sum())
     return {
         "data": config.data,
         "model": config.title,
@@ -175,11 +174,11 @@ def summarise(
         **scores(config, problem, results),
         "task": problem.task.name,
         "split": describe_split(config, problem, results),
-        "nodes": problem.graph.num_nodes,
+        "nodes": problem.num_nodes,
         "directed": config.directed,
         "edges_given": problem.edges_before,
-        "edges_used": problem.graph.num_edges - loops,
-        "self_loops": loops,
+        "edges_used": problem.num_edges - problem.loops,
+        "self_loops": problem.loops,
         "features": problem.in_channels,
         "outputs": problem.out_channels,
         "names": problem.task.names,
@@ -197,16 +196,17 @@ def describe_split(config: Config, problem: Problem, results: Sequence[Result]) 
     """
     members = list({r.split: r.member for r in results}.values())
     sizes = part_sizes(config, problem.data, members)
+    task = problem.whole_task
     found: dict[str, Any] = {
         "kind": split_kind(config, problem.data),
         "splits": len(members),
-        "labelled": int(problem.task.labelled.sum()),
+        "labelled": int(task.labelled.sum()),
         **{part: own[0] for part, own in sizes.items()},
         "sizes": sizes,
     }
-    if problem.task.name == "classification":
+    if task.name == "classification":
         masks = member_splits(config, problem.data, members[:1])
-        found["classes"] = class_counts(masks, problem.y.cpu(), problem.task.names)
+        found["classes"] = class_counts(masks, task.y.cpu(), task.names)
     return found
 
 

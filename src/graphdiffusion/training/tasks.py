@@ -21,7 +21,8 @@ from torch_geometric.data import Data
 
 from ..data.targets import known, task_of
 from ..errors import DataError
-from .scores import accuracy, surprise
+from ..partition.whole import active_part, smallest, somewhere, sum_nodes, total
+from .scores import accuracy, squeezed, surprise
 
 Statistics = dict[str, Tensor]
 
@@ -106,9 +107,10 @@ class Classification(Task):
 
     def weights(self, nodes: Tensor, used: Tensor) -> Tensor:
         classes = one_hot(self.y[nodes].clamp_min(0), self.outputs).double() * used.unsqueeze(-1)
-        counts = classes.sum(-2, keepdim=True)
+        counts = sum_nodes(classes)
         present = (counts > 0).sum(-1)
-        return (classes / counts.clamp_min(1)).sum(-1) * used.sum(-1, keepdim=True) / present[..., 0, None]
+        every = total(used.sum(-1, keepdim=True))
+        return (classes / counts.clamp_min(1)).sum(-1) * every / present[..., 0, None]
 
     def losses(self, output: Tensor, nodes: Tensor, statistics: Statistics) -> Tensor:
         targets = self.y[nodes].clamp_min(0).flatten()
@@ -197,11 +199,11 @@ class Multilabel(Task):
 
     def score(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
         chosen, wanted = (output > 0) & mask.unsqueeze(-1), (self._values > 0) & mask.unsqueeze(-1)
-        right = (chosen & wanted).sum((-2, -1)).double()
-        made = chosen.sum((-2, -1)) + wanted.sum((-2, -1))
+        right = total((chosen & wanted).sum((-2, -1))).double()
+        made = total(chosen.sum((-2, -1)) + wanted.sum((-2, -1)))
         # with neither labels nor choices every decision is right
         found = torch.where(made > 0, 2 * right / made.clamp_min(1), 1.0)
-        return found.masked_fill(~mask.any(-1), torch.nan)
+        return found.masked_fill(~somewhere(mask.any(-1)), torch.nan)
 
     def surprise(self, output: Tensor, mask: Tensor, statistics: Statistics) -> Tensor:
         target = self._values.expand_as(output)
@@ -221,19 +223,26 @@ class Multilabel(Task):
 
 def _mean_and_deviation(values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of values ``(m, outputs)``; 1 where they are all the same."""
-    if not len(values):
+    count = int(total(torch.tensor(len(values))))
+    if not count:
         return values.new_zeros(values.shape[1]), values.new_ones(values.shape[1])
-    rest = values - values[0]  # small beside large values, and exactly 0 where all are the same
-    mean = rest.mean(0)
-    deviation = (rest - mean).square().mean(0).sqrt()
-    return values[0] + mean, torch.where(deviation > 0, deviation, 1.0)
+    first = _first(values)
+    rest = values - first  # small beside large values, and exactly 0 where all are the same
+    mean = total(rest.sum(0)) / count
+    deviation = (total((rest - mean).square().sum(0)) / count).sqrt()
+    return first + mean, torch.where(deviation > 0, deviation, 1.0)
+
+
+def _first(values: Tensor) -> Tensor:
+    """One of the values ``(m, outputs)``, the same on all parts: the first, and on parts the smallest."""
+    if active_part() is None:
+        return values[0]
+    return smallest(values.amin(0) if len(values) else values.new_full(values.shape[1:], torch.inf))
 
 
 def _squeezed(loss: Tensor, mask: Tensor, output: Tensor) -> Tensor:
     """Mean loss over the masked nodes squeezed into [0, 1]; infinite where an output is not finite."""
-    mean = torch.where(mask, loss, 0.0).sum(-1) / mask.sum(-1).clamp_min(1)
-    squeezed = (mean / (1 + mean)).nan_to_num(1.0)
-    return squeezed.masked_fill(~output.isfinite().flatten(-2).all(-1), torch.inf)
+    return squeezed(total(torch.where(mask, loss, 0.0).sum(-1)), mask, output)
 
 
 def r_squared(found: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
@@ -242,13 +251,13 @@ def r_squared(found: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:
     It is at least ``LOWEST``.
     """
     weight = mask.unsqueeze(-1).double()
-    count = weight.sum(-2, keepdim=True).clamp_min(1)
     values = wanted.double()
-    centre = (values * weight).sum(-2, keepdim=True) / count
-    total = ((values - centre).square() * weight).sum(-2)
-    error = torch.where(mask.unsqueeze(-1), (found.double() - values).square(), 0.0).sum(-2)
-    each = torch.where(total > 0, 1 - error / torch.where(total > 0, total, 1.0), (error == 0).double())
-    return each.mean(-1).nan_to_num(LOWEST).clamp_min(LOWEST).masked_fill(~mask.any(-1), torch.nan)
+    centre = sum_nodes(values * weight) / sum_nodes(weight).clamp_min(1)
+    spread = sum_nodes((values - centre).square() * weight).squeeze(-2)
+    error = sum_nodes(torch.where(mask.unsqueeze(-1), (found.double() - values).square(), 0.0)).squeeze(-2)
+    each = torch.where(spread > 0, 1 - error / torch.where(spread > 0, spread, 1.0), (error == 0).double())
+    found = each.mean(-1).nan_to_num(LOWEST).clamp_min(LOWEST)
+    return found.masked_fill(~somewhere(mask.any(-1)), torch.nan)
 
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Classification, Regression, Multilabel)}

@@ -16,6 +16,7 @@ from ..errors import ConfigError, SolverError
 from .chunks import Done, RunFolder
 from .config import Config
 from .memory import chunk_size, in_chunks
+from .parts import SharedFolder
 from .population import Population
 from .problem import Member, Problem
 from .summary import Result, device_name
@@ -52,7 +53,7 @@ class Trainer:
         problem: Problem,
         config: Config,
         members: Sequence[Member],
-        folder: RunFolder | None = None,
+        folder: RunFolder | SharedFolder | None = None,
         watcher: Watcher | None = None,
         chunk: int | None = None,
     ) -> None:

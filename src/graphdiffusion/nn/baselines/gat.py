@@ -41,7 +41,7 @@ class GAT(Model):
         dropout: Dropout before every layer, and of the attention.
     """
 
-    members = capturable = takes_sparse = True
+    members = capturable = takes_sparse = takes_parts = True
     per_member: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(
@@ -117,7 +117,7 @@ class Attention(nn.Module):
         state = self._heads(x)
         values = self._weights(state, graph)
         if self.training:
-            values = self.dropout(values, derive(key, 1))
+            values = self.dropout.edges(values, derive(key, 1))
         state = propagate(graph, values, state)
         state = state.mean(-3) if self.mean else state.transpose(-2, -3).flatten(-2)
         return state + self.bias.unsqueeze(-2)

@@ -41,7 +41,7 @@ class GCN(Model):
         residual: Residual connections between the hidden layers.
     """
 
-    members = capturable = takes_sparse = True
+    members = capturable = takes_sparse = takes_parts = True
     per_member: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(

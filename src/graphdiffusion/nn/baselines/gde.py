@@ -91,7 +91,7 @@ class GDE(GraphODE):
 class ConvolutionField(Equation):
     """Two convolutions with softplus between them, as a right-hand side."""
 
-    members = capturable = True
+    members = capturable = takes_parts = True
 
     def __init__(self, channels: int, dropout: float) -> None:
         super().__init__()

@@ -114,7 +114,7 @@ class GODE(GraphODE):
 class Bijective(Equation):
     """Equation 11 of the paper as a right-hand side."""
 
-    members = capturable = True
+    members = capturable = takes_parts = True
 
     def __init__(self, first: Layer, second: Layer, coupling: Coupling) -> None:
         super().__init__()

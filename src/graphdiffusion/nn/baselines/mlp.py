@@ -28,7 +28,7 @@ class MLP(Model):
         dropout: Dropout before every layer.
     """
 
-    members = capturable = takes_sparse = True
+    members = capturable = takes_sparse = takes_parts = True
     per_member: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(

@@ -40,7 +40,7 @@ class SAGE(Model):
         aggregator: Mean or maximum of the neighbours.
     """
 
-    members = capturable = takes_sparse = True
+    members = capturable = takes_sparse = takes_parts = True
     per_member: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(

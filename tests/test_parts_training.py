@@ -1,0 +1,111 @@
+"""Trainings on parts against a training in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from processes import group
+from torch.testing import assert_close
+from torch_geometric.data import Data
+from torch_geometric.utils import subgraph
+
+from graphdiffusion.data import load_data
+from graphdiffusion.partition import split, use_part
+from graphdiffusion.training import Config, Trainer, load_problem, open_folder, protocol
+from graphdiffusion.training.parts import SharedFolder, on_part
+from graphdiffusion.training.population import Population
+
+pytestmark = pytest.mark.xdist_group("parts")
+
+SMALL = {"hidden": 8, "splits": 1, "epochs": 5}
+ATTENTION = {"heads": 2, "attention_dim": 8}
+CASES = {
+    "linear": {**ATTENTION, "batch_norm": True, "label_rate": 0.5, "sweep": 2.0},
+    "nonlinear": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "time": 3.0},
+    "rewired": {
+        **ATTENTION, "variant": "nonlinear-rewired", "solver": "rk4", "step_size": 1.0, "time": 3.0, "keep": 0.7
+    },
+    "rows": {**ATTENTION, "over": "rows", "normaliser": "softmax", "mlp": True, "class_weights": "balanced"},
+    "penalties": {
+        **ATTENTION, "variant": "nonlinear", "solver": "rk4", "step_size": 1.0, "time": 3.0, "kinetic": 0.1,
+        "jacobian": 0.1,
+    },
+    "adjoint": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint", "time": 2.0},
+    "semi-implicit": {**ATTENTION, "variant": "nonlinear", "solver": "semi-implicit", "time": 3.0},
+    "labelled": {**ATTENTION, "terms": "source,labelled-source"},
+    "gcn": {"model": "gcn"},
+    "gat": {"model": "gat"},
+    "sage": {"model": "sage"},
+    "monet": {"model": "monet"},
+    "gde": {"model": "gde"},
+    "gode": {"model": "gode"},
+    "mlp": {"model": "mlp"},
+}  # fmt: skip
+
+
+def small_graph(task="classification"):
+    """A piece of Cora: a graph of 400 nodes with sparse features."""
+    cora = load_data("cora-embedded")
+    edges, _ = subgraph(torch.arange(400), cora.edge_index)
+    y = cora.y[:400] if task == "classification" else cora.y[:400] + torch.arange(400) / 100
+    x = cora.x.to_dense()[:400, :60]
+    return Data(x=x.to_sparse_csr(), edge_index=edges, y=y, task=task)
+
+
+def problem_of(options, task="classification"):
+    config = Config(**{**SMALL, **options}, split="shares")
+    return config, load_problem(config, small_graph(task))
+
+
+def part_of(problem, rank, size):
+    share = torch.rand(problem.num_nodes, generator=torch.Generator().manual_seed(0))
+    assignment = (share.square() * size).long()
+    return split(problem.graph, assignment)[rank]
+
+
+def epochs(problem, config, count):
+    torch.set_default_dtype(torch.float64)
+    try:
+        population = Population(problem, config, protocol(config, problem.data)[:1])
+        states = []
+        for _ in range(count):
+            population.step()
+            states.append({k: v.clone() for k, v in population.state().items()})
+        return states, population.final()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def trained(rank, size, name, task):
+    options = CASES[name]
+    config, problem = problem_of(options, task)
+    from dataclasses import replace
+
+    from graphdiffusion.nn import SparseFeatures
+
+    x = SparseFeatures(problem.x.pattern, problem.x.values.double())
+    problem = replace(problem, x=x)
+    wanted, ended = epochs(problem, config, 5)
+    part = part_of(problem, rank, size)
+    with use_part(part):
+        found, own_end = epochs(on_part(problem, part), config, 5)
+    for a, b in zip(found, wanted, strict=True):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_close(a[key], b[key], rtol=1e-7, atol=1e-8, msg=lambda text, key=key: f"{key}: {text}")
+    assert_close(own_end[1:], ended[1:])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_five_epochs_are_those_of_one_process(name):
+    group(2).run(trained, name, "classification")
+
+
+def test_five_epochs_on_three_parts():
+    group(3).run(trained, "linear", "classification")
+
+
+def test_regression():
+    group(2).run(trained, "labelled", "regression")
