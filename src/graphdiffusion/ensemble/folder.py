@@ -77,7 +77,7 @@ def write_plan(folder: Path, base: Config, data: Data, plan: Plan) -> None:
 def check_same(folder: Path, data: Data) -> None:
     """Refuse data that has changed since the choice began."""
     before = read_plan(folder)[2]
-    if parts := changed_parts(before, data):
+    if parts := changed_parts(before, data_digests(data)):
         raise DataError(
             f"the {parts} of {data.get('name') or 'the graph'} have changed since the run began: put the "
             "old data back, or train again in another folder (grand predict takes new data with --data)."

@@ -196,7 +196,7 @@ class Book:
                 f"{self.folder} holds a search with other options (see its search.json): "
                 "name another folder."
             )
-        if parts := changed_parts(before, data):
+        if parts := changed_parts(before, data_digests(data)):
             raise DataError(
                 f"the {parts} of {self.config.data} have changed since the search in {self.folder} began: "
                 "put the old data back, or name another folder."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from .summary import Result, summarise
 from .template import TASK, stacked_template
 
 CHECKPOINT, CHUNKS = "checkpoint.safetensors", "chunks"
+PARTS = "parts"  # the graph in parts, while a run trains on them
 
 # results and best states of members that have finished, by number
 Done = dict[int, tuple[Result, dict[str, Tensor]]]
@@ -255,12 +257,17 @@ def leftovers(folder: Path) -> list[Path]:
     inside = list(chunks.iterdir()) if chunks.is_dir() else []
     parts = [p for p in (*folder.iterdir(), *inside) if is_part(p)]
     files = [p for p in (folder / CHECKPOINT, *_chunk_files(folder), *parts) if p.is_file()]
-    return [*files, chunks] if chunks.is_dir() and set(inside) <= set(files) else files
+    if chunks.is_dir() and set(inside) <= set(files):
+        files.append(chunks)
+    own = folder / PARTS
+    return [*files, own] if own.is_dir() and not own.is_symlink() else files
 
 
 def clear_leftovers(folder: Path) -> None:
     for path in leftovers(folder):
-        if path.is_dir():
+        if path.name == PARTS:
+            shutil.rmtree(path)
+        elif path.is_dir():
             path.rmdir()
         else:
             path.unlink()

@@ -48,8 +48,9 @@ class Fingerprint:
     data: dict[str, Any]
 
     @classmethod
-    def of(cls, config: Config, data: Data) -> Fingerprint:
-        return cls(config.to_dict(), config.plugins, data_digests(data))
+    def of(cls, config: Config, data: Data, digests: dict[str, Any] | None = None) -> Fingerprint:
+        """Of a run that begins; ``digests`` of the data where they are known already."""
+        return cls(config.to_dict(), config.plugins, digests or data_digests(data))
 
     @classmethod
     def read(cls, folder: Path) -> Fingerprint:
@@ -98,18 +99,17 @@ class Fingerprint:
         """Whether these are the ``"class names"`` or ``"feature names"`` that the run began with."""
         return self.data[part] == (None if names is None else _list_digest(names))
 
-    def check_data(self, data: Data, name: str) -> None:
+    def check_data(self, data: Data, name: str, digests: dict[str, Any] | None = None) -> None:
         """Refuse data that has changed since the run began."""
-        if parts := changed_parts(self.data, data):
+        if parts := changed_parts(self.data, digests or data_digests(data)):
             raise DataError(
                 f"the {parts} of {name} have changed since the run began: put the old data back, or train "
                 "again in another folder (grand predict takes the new data with --data)."
             )
 
 
-def changed_parts(before: Mapping[str, Any], data: Data) -> str:
-    """The parts in which data differs from earlier :func:`data_digests`; empty if it does not."""
-    now = data_digests(data)
+def changed_parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The parts in which two :func:`data_digests` differ; empty if they do not."""
     changed = [_change(part, before.get(part), now[part]) for part in now if now[part] != before.get(part)]
     return " and ".join(changed)
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from torch_geometric.data import Data
 
@@ -21,7 +22,7 @@ from ..data import is_dataset
 from ..errors import ConfigError, DataError, GraphDiffusionError
 from ..files import is_part, naming, write_bytes
 from ..plugins import require_plugins
-from .chunks import CHECKPOINT, CHUNKS, RunFolder, clear_leftovers, leftovers
+from .chunks import CHECKPOINT, CHUNKS, PARTS, RunFolder, clear_leftovers, leftovers
 from .config import Config
 from .fingerprint import Fingerprint
 from .lock import LOCK, require_idle, writing
@@ -30,13 +31,21 @@ log = logging.getLogger("graphdiffusion")
 
 
 @contextmanager
-def open_folder(path: Path, config: Config, data: Data, resume: bool = False) -> Iterator[RunFolder]:
+def open_folder(
+    path: Path,
+    config: Config,
+    data: Data,
+    resume: bool = False,
+    digests: dict[str, Any] | None = None,
+) -> Iterator[RunFolder]:
     """Hold the folder of a run for writing: a new one, or with ``resume`` an unfinished one.
 
     Args:
         path: The folder.
         config: Options of the run.
         data: The graph of the run, as ``Problem.data`` has it.
+        resume: Go on with what is there.
+        digests: Of the data, where they are known already: :func:`data_digests` of all of it.
 
     Raises:
         FolderInUse: another process is writing in it.
@@ -50,10 +59,10 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
         require_free(path)
     with writing(path):
         if resume:
-            fingerprint = _check_same(path, config, data)
+            fingerprint = _check_same(path, config, data, digests)
         else:
             _require_empty(path)
-            fingerprint = Fingerprint.of(config, data)
+            fingerprint = Fingerprint.of(config, data, digests)
             fingerprint.write(path)
             write_bytes(path / "config.toml", config.to_toml().encode())
         try:
@@ -65,7 +74,7 @@ def open_folder(path: Path, config: Config, data: Data, resume: bool = False) ->
             raise
 
 
-def _check_same(folder: Path, config: Config, data: Data) -> Fingerprint:
+def _check_same(folder: Path, config: Config, data: Data, digests: dict[str, Any] | None) -> Fingerprint:
     """What the run in a folder began with, which must be these options and this data."""
     if not holds_run(folder):
         raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
@@ -76,7 +85,7 @@ def _check_same(folder: Path, config: Config, data: Data) -> Fingerprint:
         raise ConfigError(
             f"{folder} was started with other options (see its config.toml): name another folder."
         )
-    before.check_data(data, data.get("name") or config.data)
+    before.check_data(data, data.get("name") or config.data, digests)
     return before
 
 
@@ -112,7 +121,7 @@ def _require_empty(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file: name a folder for the run.")
     # a run killed while it wrote its first files has left these
-    own = {LOCK, "fingerprint.json"}
+    own = {LOCK, "fingerprint.json", PARTS}
     if folder.exists() and any(p.name not in own and not is_part(p) for p in folder.iterdir()):
         raise ConfigError(f"{folder} holds other files and no run: name a new folder.")
 

@@ -1,0 +1,128 @@
+"""What the processes of a training on parts load: each its own rows, from a folder of memory-mapped files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..data import MASKS
+from ..errors import ConfigError, DataError
+from ..nn import SparseFeatures
+from ..nn.modules import Features
+from ..nn.scaling import PREFIX, Scaling
+from ..partition import cut
+from ..partition.fields import Field, SparseRows
+from ..partition.store import About, read_about, read_part, write_parts
+from .config import Config
+from .fingerprint import data_digests
+from .problem import Problem
+from .tasks import TASKS, make_task
+
+_NAMED = ("name", "task", "class_names", "target_names", "feature_names")  # of the data, noted as they are
+
+
+def holds_parts(folder: Path) -> bool:
+    """Whether a graph in parts lies in a folder."""
+    return (folder / "about.json").is_file()
+
+
+def write_problem(folder: Path, problem: Problem, parts: int, method: str = "auto") -> About:
+    """Cut the graph of a problem, and write its parts with features, labels and split masks.
+
+    Args:
+        folder: To be made.
+        problem: Of the whole graph, on a CPU.
+        parts: Their number.
+        method: Of the cut, as in :func:`~graphdiffusion.partition.cut`.
+    """
+    data, x = problem.data, problem.x
+    fields: dict[str, Any] = {"x": _rows(x) if isinstance(x, SparseFeatures) else x, "y": data.y}
+    fields |= {key: data[key] for key in MASKS if data.get(key) is not None}
+    scaling = problem.scaling
+    about = {
+        **{key: data.get(key) for key in _NAMED},
+        "edges_before": problem.edges_before,
+        "self_loops": problem.loops,
+        "scaling": {"kind": scaling.kind} | {k.removeprefix(PREFIX): v.tolist() for k, v in scaling.tensors().items()},
+        "digests": data_digests(data),
+    }  # fmt: skip
+    assignment = cut(problem.graph, parts, method)
+    return write_parts(folder, problem.graph, assignment, fields, method=method, about=about)
+
+
+def _rows(x: SparseFeatures) -> SparseRows:
+    pattern = x.pattern
+    pointer = pattern.rowptr.long()
+    return SparseRows(pointer, pattern.col, x.values, pattern.cols, pointer[:-1], pattern.num_edges)
+
+
+def read_problem(folder: Path, number: int) -> tuple[Problem, dict[str, Any] | None]:
+    """The problem of one part, and the digests of the data it was made from.
+
+    Features and edges are memory maps of the part's own files. Labels and masks are read of all parts,
+    because splits are drawn from all nodes.
+
+    Args:
+        folder: From :func:`write_problem`, or a graph that was cut on disk, with the fields ``x`` and ``y``.
+        number: Of the part.
+    """
+    about = read_about(folder)
+    if missing := [name for name in ("x", "y") if name not in about.fields]:
+        raise DataError(
+            f"{folder} has no field {' and '.join(missing)}: write the parts again with features x and "
+            "labels y."
+        )
+    note = about.about
+    data = Data(num_nodes=about.nodes, **{key: note[key] for key in _NAMED if note.get(key) is not None})
+    for key in ("y", *MASKS):
+        if key in about.fields:
+            data[key] = _whole_field(folder, about, key)
+    part, fields = read_part(folder, number)
+    whole = make_task(data)
+    own = fields["y"]
+    assert isinstance(own, Tensor)
+    x = _features(fields["x"])
+    told = dict(note.get("scaling") or {"kind": "none"})
+    kind, width = told.pop("kind"), x.shape[-1]
+    scaling = Scaling.from_tensors(kind, {f"{PREFIX}{k}": torch.tensor(v) for k, v in told.items()}, width)
+    loops = int(note.get("self_loops", 0))
+    edges = int(note.get("edges_before", about.edges - loops))
+    problem = Problem(data, x, TASKS[whole.name](own, whole.names), part, scaling, edges, loops)
+    return problem, note.get("digests")
+
+
+def _features(field: Field) -> Features:
+    if not isinstance(field, SparseRows):
+        return field
+    return SparseFeatures(field.pattern, field.values, field.places)
+
+
+def _whole_field(folder: Path, about: About, name: str) -> Tensor:
+    """A field of all nodes, put together from its parts."""
+    whole: Tensor | None = None
+    for number in range(about.parts):
+        part, fields = read_part(folder, number, verify=False)
+        own = fields[name]
+        assert isinstance(own, Tensor)
+        if whole is None:
+            whole = own.new_empty(about.nodes, *own.shape[1:])
+        whole[part.nodes] = own
+    assert whole is not None
+    return whole
+
+
+def check_stored(config: Config, about: About) -> None:
+    """Refuse options that a graph in parts cannot have: it was rewired and given its self-loops before."""
+    if config.rewire != "none":
+        raise ConfigError(
+            f"the graph in {config.data} is cut already: rewire it before, and leave out --rewire."
+        )
+    if config.scaling not in ("auto", "none"):
+        raise ConfigError(
+            f"the features in {config.data} are taken as they are stored: scale them before, and leave out "
+            "--scaling."
+        )
