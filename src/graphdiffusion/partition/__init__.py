@@ -1,6 +1,19 @@
 """A graph in parts, one for each process: how it is cut, what a part holds, and what parts exchange."""
 
 from .cut import METHODS, cut
+from .fields import SparseRows
 from .part import Part, split
+from .store import About, read_about, read_assignment, read_part, write_parts
 
-__all__ = ["METHODS", "Part", "cut", "split"]
+__all__ = [
+    "METHODS",
+    "About",
+    "Part",
+    "SparseRows",
+    "cut",
+    "read_about",
+    "read_assignment",
+    "read_part",
+    "split",
+    "write_parts",
+]
