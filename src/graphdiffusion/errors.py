@@ -48,6 +48,10 @@ class NotEnoughMemory(GraphDiffusionError, MemoryError):
     """A single training does not fit in memory."""
 
 
+class WorkerError(GraphDiffusionError, RuntimeError):
+    """A process of a training on parts has ended before its time."""
+
+
 class SolverError(GraphDiffusionError, ArithmeticError):
     """An integration could not be carried out.
 

@@ -20,6 +20,7 @@ from .messages import report as write_report
 from .options import ROOT, Plugins, flag, given, with_config
 
 if TYPE_CHECKING:
+    from ..nn import Model
     from ..training import Config, Problem
 
 CHOICE = ("--budget", "--baselines", "--no-baselines")  # options of the choice alone
@@ -61,6 +62,20 @@ def train(
     baselines: Annotated[
         bool, typer.Option(help="Own graph: compare with simple methods on the same labels.")
     ] = True,
+    parts: Annotated[
+        int,
+        typer.Option(
+            help="Cut the graph into so many parts, and train on all at once, a process for each.",
+            show_default="1, or the processes of torchrun",
+            min=0,
+        ),
+    ] = 0,
+    cut: Annotated[
+        str, typer.Option(help="How: metis (extra parts), ldg, random; auto: metis where it is installed.")
+    ] = "auto",
+    engine: Annotated[
+        str, typer.Option(help="Who starts the processes: local, or ray (extra cluster).")
+    ] = "local",
     report: Annotated[bool, typer.Option(help="Write report.html, a page to look at.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     plugin: Plugins = None,
@@ -79,6 +94,10 @@ def train(
     from ..ensemble.folder import holds_choice
     from ..ensemble.portfolio import SHARED
 
+    from .parts import started_by_launcher, train_on_parts
+
+    launched = started_by_launcher()
+    parted = bool(parts) or launched > 1
     flags, own_graph = given(ctx), _given(ctx, "quick", "refit", "budget", "baselines", "preset", "config")
     if not budget > 0:
         raise ConfigError(f"--budget must be a positive number of seconds, got {budget:g}.")
@@ -97,20 +116,27 @@ def train(
             first = portfolio()[0]
             settled = Settled(first.config(settled.config), None, first.name)
         plain = config is None and preset == "auto" and not (quick or settled.published or plugin)
-        plain = plain and set(flags) <= SHARED
+        plain = plain and set(flags) <= SHARED and not parted
         automatic = plain or refit is True
+        if parted and refit is True:
+            raise ConfigError("--refit is for a training in one process: leave it out, or --parts.")
         if not automatic and (unused := [name for name in own_graph if name in CHOICE]):
             raise ConfigError(
                 f"{', '.join(unused)} is for a choice of configurations on a graph of one's own, and this "
                 f"trains {settled.shown} alone: leave it out, or --quick and options of a model."
             )
+        if launched > 1 and out is None:
+            raise ConfigError("processes that torchrun starts need one folder: add --out FOLDER.")
         out = out or _new_folder(settled.config, plain)
         if holds_choice(out):
             raise ConfigError(
                 f"{out} holds a run already: add --resume to go on with it, or name another folder."
             )
     try:
-        if automatic:
+        if parted:
+            job = {"parts": parts, "method": cut, "engine": engine, "quiet": quiet, "report": report}
+            train_on_parts(settled, out, resume, root or None, plugin or [], flags, **job)
+        elif automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
             how["report"] = report
             own = None if resume or plain else settled
@@ -120,6 +146,7 @@ def train(
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
+        more += f" --parts {parts}" if parts else ""
         again = f"interrupted; go on with: {command()} train --resume --out {shlex.quote(str(out))}{more}"
         say(again if begun else "interrupted.")
         raise typer.Exit(130) from None
@@ -275,7 +302,6 @@ def _train(
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
-    from ..training.problem import split_kind
     from ..training.runs import read_summary
     from .automatic import about_data
     from .progress import watching
@@ -296,13 +322,7 @@ def _train(
     device = pick_device(config.device)
     problem = load_problem(config, root=root)
     problem = problem.to(device)
-    _rehearse(config, problem)
-    kind = split_kind(config, problem.data)
-    if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
-        raise ConfigError(
-            f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
-            "leave it out, or choose the split."
-        )
+    rehearse(config, problem, flags)
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
@@ -320,15 +340,22 @@ def _train(
     print_summary(out, read_summary(out), plugins, page)
 
 
-def _rehearse(config: Config, problem: Problem) -> None:
+def rehearse(config: Config, problem: Problem, flags: dict[str, Any]) -> Model:
     """Meet, before anything is written, the errors that splits and model would raise later."""
     from ..training import build_model, protocol
     from ..training.memory import require_room
-    from ..training.problem import member_splits
+    from ..training.problem import member_splits, split_kind
 
+    kind = split_kind(config, problem.data)
+    if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
+        raise ConfigError(
+            f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
+            "leave it out, or choose the split."
+        )
     require_room(problem, config)
     model = build_model(config, problem.in_channels, problem.out_channels, 0, problem.num_nodes)
     for sentence in model.warnings():
         say(sentence)
     for first in {member.split: member for member in protocol(config, problem.data)}.values():
         member_splits(config, problem.data, [first])
+    return model

@@ -14,7 +14,7 @@ from ..errors import ConfigError, DataError
 from ..nn import SparseFeatures
 from ..nn.modules import Features
 from ..nn.scaling import PREFIX, Scaling
-from ..partition import cut
+from ..partition.cut import chosen, cut
 from ..partition.fields import Field, SparseRows
 from ..partition.store import About, read_about, read_part, write_parts
 from .config import Config
@@ -50,8 +50,9 @@ def write_problem(folder: Path, problem: Problem, parts: int, method: str = "aut
         "scaling": {"kind": scaling.kind} | {k.removeprefix(PREFIX): v.tolist() for k, v in scaling.tensors().items()},
         "digests": data_digests(data),
     }  # fmt: skip
-    assignment = cut(problem.graph, parts, method)
-    return write_parts(folder, problem.graph, assignment, fields, method=method, about=about)
+    name = chosen(method)
+    assignment = cut(problem.graph, parts, name)
+    return write_parts(folder, problem.graph, assignment, fields, method=name, about=about)
 
 
 def _rows(x: SparseFeatures) -> SparseRows:

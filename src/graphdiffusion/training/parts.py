@@ -16,7 +16,7 @@ from torch import Tensor
 from ..nn import SparseFeatures
 from ..nn.modules import Features
 from ..partition.part import Part
-from ..partition.whole import told
+from ..partition.whole import told, use_part
 from ..pattern import Pattern
 from .assess import assess
 from .chunks import Done, RunFolder
@@ -69,14 +69,14 @@ class SharedFolder:
         """As in :class:`RunFolder`, in all processes."""
         found: Any = None
         if self.folder is not None:
-            done = self.folder.restore(first, population)
+            with use_part(None):  # nothing is exchanged while the others wait for what is told
+                done = self.folder.restore(first, population)
             numbers = [member.number for member in population.members]
             found = numbers, _plain(population.state()), done
         numbers, state, done = told(found)
-        if self.folder is None:
-            left = [k for k, member in enumerate(population.members) if member.number in numbers]
-            population.select(torch.tensor(left, device=population.loss.device))
-            population.load({name: v.to(population.loss.device) for name, v in state.items()})
+        left = [k for k, member in enumerate(population.members) if member.number in numbers]
+        population.select(torch.tensor(left, device=population.loss.device))
+        population.load({name: v.to(population.loss.device) for name, v in state.items()})
         return done
 
     def note(self, line: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..data import Split
 from ..errors import ArgumentError, ConfigError, SolverError
-from ..nn import Model, Output
+from ..nn import Output
 from ..ops.noise import derive, random_bits
 from ..partition.part import Part
 from ..partition.whole import node_places, shared_gradient, somewhere, summed, total
@@ -53,7 +53,7 @@ class Population:
         ]
         self.stack = Stack(models, device, config.model_key)
         if isinstance(problem.graph, Part) and not self.stack.model.takes_parts:
-            raise ConfigError(_needs_whole_graph(config, self.stack.model))
+            raise ConfigError(needs_whole_graph(config))
         if not self.parameters:
             raise ConfigError(f"the model {config.model} has no parameters to train.")
         self.x = self.stack.model.features(problem.x)
@@ -338,7 +338,7 @@ class Population:
         self.epochs_done = int(self.epoch)
 
 
-def _needs_whole_graph(config: Config, model: Model) -> str:
+def needs_whole_graph(config: Config) -> str:
     """Why a model cannot be trained on parts."""
     options = config.to_dict()
     chosen = ", ".join(f"{k} {options[k]}" for k in ("equation", "terms", "diffusivity") if options.get(k))

@@ -1,0 +1,200 @@
+"""``grand train --parts``: a training on the parts of a graph, started here or by torchrun."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError
+from .messages import report as write_report
+from .messages import say
+
+if TYPE_CHECKING:
+    from ..partition import About
+    from ..training import Config, Problem
+    from .train import Settled
+
+ENGINES = ("local", "ray")
+
+
+def started_by_launcher() -> int:
+    """How many processes torchrun, or another launcher, has started; 1 if none has."""
+    text = os.environ.get("WORLD_SIZE", "1")
+    return int(text) if text.isdigit() and "RANK" in os.environ else 1
+
+
+def train_on_parts(
+    settled: Settled,
+    out: Path,
+    resume: bool,
+    root: str | None,
+    plugins: list[Path],
+    flags: dict[str, Any],
+    *,
+    parts: int,
+    method: str,
+    engine: str,
+    quiet: bool,
+    report: bool,
+) -> None:
+    """Cut the graph, train in a process for each part, and show what came of it."""
+    from ..training.chunks import PARTS
+    from ..training.folder import is_finished, require_free, require_place
+    from ..training.launch import Order, launch_here, launch_ray, work
+    from ..training.partfolder import holds_parts
+
+    launched, config = started_by_launcher(), settled.config
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
+    if launched > 1 and (engine != "local" or parts not in (0, launched)):
+        raise ConfigError(
+            f"a launcher has started {launched} processes, one for each part: leave out --parts and --engine."
+        )
+    first = os.environ.get("RANK", "0") == "0"
+    if resume and is_finished(out):
+        if first:
+            _show(settled, out, root, plugins, report)
+        return
+    stored = Path(config.data)
+    folder = stored if holds_parts(stored) else out / PARTS
+    parts = launched if launched > 1 else parts
+    data = None
+    if first:
+        if resume:
+            require_place(config)
+        else:
+            require_free(out)
+        if folder is stored:
+            parts = _check_stored(config, stored, parts)
+        else:
+            data = _prepare(settled, folder, parts, method, root, flags, resume).data
+    watching = _Watching(quiet)
+    order = Order(
+        config.to_dict(), tuple(str(p.resolve()) for p in plugins), out, folder, resume, watching
+    )
+    if launched > 1:
+        _await(folder, launched, out)
+        work(order)
+    else:
+        (launch_ray if engine == "ray" else launch_here)(order, parts)
+    if first:
+        _show(settled, out, root, plugins, report and folder is not stored, data)
+
+
+class _Watching:
+    """Progress on the screen of the first process; sent to it."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def __call__(self, members: int) -> AbstractContextManager[Any]:
+        from .progress import watching
+        from .tables import error_console
+
+        return watching(members, error_console(), self.quiet)
+
+
+def _prepare(
+    settled: Settled,
+    folder: Path,
+    parts: int,
+    method: str,
+    root: str | None,
+    flags: dict[str, Any],
+    resume: bool,
+) -> Problem:
+    """Read the graph, meet errors that would come later, cut it and write the parts, unless they are there."""
+    from ..data import is_dataset
+    from ..training import load_problem
+    from ..training.partfolder import holds_parts, write_problem
+    from ..training.population import needs_whole_graph
+    from .automatic import about_data
+    from .train import rehearse
+
+    config = settled.config
+    problem = load_problem(config, root=root)
+    model = rehearse(config, problem, flags)
+    if not model.takes_parts:
+        raise ConfigError(needs_whole_graph(config))
+    if not resume and not is_dataset(config.data):
+        for sentence in about_data(config, problem.data):
+            say(sentence)
+    settled.tell()
+    if folder.exists() and not (holds_parts(folder) and _same(folder, problem, parts)):
+        shutil.rmtree(folder)
+    if not folder.exists():
+        tell_parts(write_problem(folder, problem, parts, method))
+    return problem
+
+
+def _same(folder: Path, problem: Problem, parts: int) -> bool:
+    """Whether the parts of an earlier attempt serve: as many of them, of the same data."""
+    from ..errors import DataError
+    from ..partition import read_about
+    from ..training.fingerprint import data_digests
+
+    try:
+        about = read_about(folder)
+    except DataError:
+        return False
+    return about.parts == parts and about.about.get("digests") == data_digests(problem.data)
+
+
+def _check_stored(config: Config, folder: Path, parts: int) -> int:
+    from ..partition import read_about
+    from ..training.partfolder import check_stored
+
+    about = read_about(folder)
+    check_stored(config, about)
+    if parts not in (0, about.parts):
+        raise ConfigError(
+            f"the graph in {folder} is cut into {about.parts} parts: take --parts {about.parts}, or cut it "
+            "again."
+        )
+    tell_parts(about)
+    return about.parts
+
+
+def tell_parts(about: About) -> None:
+    """What was cut, in a sentence."""
+    nodes, edges, halo = ([own[key] for own in about.sizes] for key in ("nodes", "edges", "halo"))
+    say(
+        f"{about.parts} parts ({about.method or 'given'}): {min(nodes):,} to {max(nodes):,} nodes, "
+        f"{min(edges):,} to {max(edges):,} edges; {sum(halo):,} rows are exchanged in a product, "
+        f"{sum(halo) / about.nodes:.1%} of the nodes."
+    )
+
+
+def _await(folder: Path, parts: int, out: Path) -> None:
+    """Wait until the first process has written the parts; it may be on another machine."""
+    import time
+
+    from ..errors import DataError
+    from ..partition import read_about
+
+    deadline = time.monotonic() + 1800
+    while time.monotonic() < deadline:
+        try:
+            if read_about(folder).parts == parts:
+                return
+        except DataError:
+            pass
+        time.sleep(0.5)
+    raise ConfigError(
+        f"no {parts} parts appeared in {folder} in half an hour: --out must be a folder that all machines see."
+    )
+
+
+def _show(
+    settled: Settled, out: Path, root: str | None, plugins: list[Path], report: bool, data: Any = None
+) -> None:
+    from ..training.folder import tidy
+    from ..training.runs import read_summary
+    from .tables import print_summary
+
+    tidy(out)
+    page = write_report(out, root=root, data=data) if report else None
+    print_summary(out, read_summary(out), plugins, page)

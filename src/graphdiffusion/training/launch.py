@@ -1,0 +1,145 @@
+"""Starting the processes of a training on parts, and starting them again where one is lost.
+
+One process for each part: on this machine through torch's elastic agent, the one behind torchrun, or on a
+cluster through Ray Train. Where a process dies, all are started anew and the run goes on from its last
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import ConfigError, WorkerError
+from ..plugins import load_plugin
+from .chunks import PARTS
+from .config import Config
+from .folder import holds_run, is_finished
+from .trainer import Watcher
+from .worker import joined, restarted, train_part
+
+RESTARTS = 3  # of all processes, after one of them is lost
+
+
+@dataclass(frozen=True)
+class Order:
+    """What every process is told; it is pickled.
+
+    Attributes:
+        options: Of the configuration.
+        plugins: Files with classes of their own.
+        out: Folder of the run.
+        folder: The parts.
+        resume: Go on with the run in ``out``.
+        watching: A function of a module: from the number of members to what watches them.
+    """
+
+    options: dict[str, Any]
+    plugins: tuple[str, ...]
+    out: Path
+    folder: Path
+    resume: bool
+    watching: Callable[[int], AbstractContextManager[Watcher | None]] = nullcontext  # type: ignore[assignment]
+
+
+def work(order: Order) -> None:
+    """What each process does, once a launcher has told it its place."""
+    for path in order.plugins:
+        load_plugin(path)
+    if is_finished(order.out):  # lost and started again at its very end
+        return
+    config = Config(**order.options)
+    resume = order.resume or restarted(order.out)
+    with joined(config.device) as device:
+        train_part(config, order.out, order.folder, device, resume=resume, watching=order.watching)
+
+
+def launch_here(order: Order, parts: int) -> None:
+    """Train in ``parts`` processes on this machine, each with a GPU of its own or all on the CPU.
+
+    Raises:
+        WorkerError: a process was lost more than ``RESTARTS`` times, or failed by itself.
+    """
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    gpus = torch.cuda.device_count()
+    if order.options.get("device") != "cpu" and 0 < gpus < parts:
+        raise ConfigError(
+            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, --device cpu, "
+            "or several machines (torchrun)."
+        )
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
+    how = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=parts,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=RESTARTS,
+        run_id=str(os.getpid()),
+    )
+    try:
+        elastic_launch(how, entrypoint=work)(order)
+    except ChildFailedError as error:
+        raise WorkerError(_said(error, order.out)) from None
+
+
+def _said(error: Any, out: Path) -> str:
+    """Which process failed first, and why."""
+    number, failure = error.get_first_failure()
+    reason = failure.message if isinstance(failure.message, str) else failure.message.get("message", "")
+    if failure.exitcode < 0:
+        reason = f"signal {-failure.exitcode}, {RESTARTS + 1} times"
+    again = f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
+    return f"the process of part {number} has ended ({reason.strip()}).{again}"
+
+
+def launch_ray(order: Order, parts: int) -> None:
+    """Train on a Ray cluster, a worker for each part, by Ray Train.
+
+    The folder of the run and the parts must lie where all machines see them. Ray's own state is kept in
+    ``<out>/parts/ray``; the checkpoints are those of the run.
+    """
+    try:
+        import ray
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchTrainer
+    except ImportError as error:
+        raise ConfigError(
+            f"--engine ray needs Ray, which cannot be imported ({error}): pip install 'ray[train]'."
+        ) from None
+
+    gpu = order.options.get("device") != "cpu" and torch.cuda.is_available()
+    trainer = TorchTrainer(
+        _ray_work,
+        train_loop_config={"order": order},
+        scaling_config=ScalingConfig(num_workers=parts, use_gpu=gpu),
+        run_config=RunConfig(
+            name="ray",
+            storage_path=str((order.out / PARTS).resolve()),
+            failure_config=FailureConfig(max_failures=RESTARTS),
+        ),
+    )
+    try:
+        trainer.fit()
+    except ray.exceptions.RayError as error:
+        raise WorkerError(f"a worker of Ray has ended: {error}") from None
+
+
+def _ray_work(told: dict[str, Any]) -> None:
+    """The same work in a worker of Ray, which has joined the others already."""
+    import ray.train
+
+    order: Order = told["order"]
+    place = ray.train.get_context()
+    os.environ |= {"LOCAL_RANK": str(place.get_local_rank()), "LOCAL_WORLD_SIZE": str(place.get_local_world_size())}
+    # Ray calls a worker again after a failure: what the folder holds is of the same run
+    work(Order(**{**order.__dict__, "resume": order.resume or holds_run(order.out)}))
