@@ -73,7 +73,8 @@ def train_on_parts(
             data = _prepare(settled, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
     order = Order(
-        config.to_dict(), tuple(str(p.resolve()) for p in plugins), out, folder, resume, watching
+        config.to_dict(), tuple(str(p.resolve()) for p in plugins), out.resolve(), folder.resolve(), resume,
+        watching,
     )
     if launched > 1:
         _await(folder, launched, out)
