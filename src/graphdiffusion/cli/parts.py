@@ -14,7 +14,8 @@ from .messages import say
 
 if TYPE_CHECKING:
     from ..partition import About
-    from ..training import Config, Problem
+    from ..training import Config, Member, Problem, Trainer
+    from ..training.chunks import RunFolder
     from .train import Settled
 
 ENGINES = ("local", "ray")
@@ -47,8 +48,6 @@ def train_on_parts(
     from ..training.partfolder import holds_parts
 
     launched, config = started_by_launcher(), settled.config
-    if engine not in ENGINES:
-        raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
     if launched > 1 and (engine != "local" or parts not in (0, launched)):
         raise ConfigError(
             f"a launcher has started {launched} processes, one for each part: leave out --parts and --engine."
@@ -83,6 +82,18 @@ def train_on_parts(
         (launch_ray if engine == "ray" else launch_here)(order, parts)
     if first:
         _show(settled, out, root, plugins, report and folder is not stored, data)
+
+
+def spread(
+    problem: Problem, config: Config, members: list[Member], folder: RunFolder, plugins: list[Path]
+) -> Trainer:
+    """A trainer that spreads the members over a Ray cluster: as many in a task as fit on a GPU, or one."""
+    from ..training.memory import chunk_size
+    from ..training.spread import SpreadTrainer
+
+    files = [str(path.resolve()) for path in plugins]
+    each = chunk_size(problem, config, len(members))
+    return SpreadTrainer(problem, config, members, folder, each=each, plugins=files, say=say)
 
 
 class _Watching:
