@@ -50,7 +50,8 @@ def train_on_parts(
     launched, config = started_by_launcher(), settled.config
     if launched > 1 and (engine != "local" or parts not in (0, launched)):
         raise ConfigError(
-            f"a launcher has started {launched} processes, one for each part: leave out --parts and --engine."
+            f"a launcher has started {launched} processes, one for each part: leave out --parts and "
+            "--engine."
         )
     first = os.environ.get("RANK", "0") == "0"
     if resume and is_finished(out):
@@ -72,7 +73,11 @@ def train_on_parts(
             data = _prepare(settled, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
     order = Order(
-        config.to_dict(), tuple(str(p.resolve()) for p in plugins), out.resolve(), folder.resolve(), resume,
+        config.to_dict(),
+        tuple(str(p.resolve()) for p in plugins),
+        out.resolve(),
+        folder.resolve(),
+        resume,
         watching,
     )
     if launched > 1:
@@ -118,7 +123,7 @@ def _prepare(
     flags: dict[str, Any],
     resume: bool,
 ) -> Problem:
-    """Read the graph, meet errors that would come later, cut it and write the parts, unless they are there."""
+    """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
     from ..training import load_problem
     from ..training.partfolder import holds_parts, write_problem
@@ -196,7 +201,8 @@ def _await(folder: Path, parts: int, out: Path) -> None:
             pass
         time.sleep(0.5)
     raise ConfigError(
-        f"no {parts} parts appeared in {folder} in half an hour: --out must be a folder that all machines see."
+        f"no {parts} parts appeared in {folder} in half an hour: --out must be a folder that all machines "
+        "see."
     )
 
 

@@ -97,7 +97,6 @@ def train(
     from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
     from ..ensemble.portfolio import SHARED
-
     from .parts import ENGINES, started_by_launcher, train_on_parts
 
     launched = started_by_launcher()
@@ -140,7 +139,13 @@ def train(
         if engine not in ENGINES:
             raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
         if parted:
-            job = {"parts": parts, "method": cut, "engine": engine, "quiet": quiet, "report": report}
+            job: dict[str, Any] = {
+                "parts": parts,
+                "method": cut,
+                "engine": engine,
+                "quiet": quiet,
+                "report": report,
+            }
             train_on_parts(settled, out, resume, root or None, plugin or [], flags, **job)
         elif automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}

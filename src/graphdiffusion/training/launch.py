@@ -73,8 +73,8 @@ def launch_here(order: Order, parts: int) -> None:
     gpus = torch.cuda.device_count()
     if order.options.get("device") != "cpu" and 0 < gpus < parts:
         raise ConfigError(
-            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, --device cpu, "
-            "or several machines (torchrun)."
+            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, "
+            "--device cpu, or several machines (torchrun)."
         )
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
     how = LaunchConfig(
@@ -144,6 +144,9 @@ def _ray_work(told: dict[str, Any]) -> None:
 
     order: Order = told["order"]
     place = ray.train.get_context()
-    os.environ |= {"LOCAL_RANK": str(place.get_local_rank()), "LOCAL_WORLD_SIZE": str(place.get_local_world_size())}
+    os.environ |= {
+        "LOCAL_RANK": str(place.get_local_rank()),
+        "LOCAL_WORLD_SIZE": str(place.get_local_world_size()),
+    }
     # Ray calls a worker again after a failure: what the folder holds is of the same run
     work(Order(**{**order.__dict__, "resume": order.resume or holds_run(order.out)}))

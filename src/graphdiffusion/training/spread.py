@@ -83,9 +83,10 @@ class SpreadTrainer(Trainer):
             except RayError as error:
                 for other in waiting:
                     ray.cancel(other)
+                reason = str(error).strip().splitlines()[-1]
                 raise WorkerError(
-                    f"a task of Ray has ended ({str(error).strip().splitlines()[-1]}). Go on with grand train "
-                    f"--resume --engine ray --out {self.own.path}."
+                    f"a task of Ray has ended ({reason}). Go on with grand train --resume --engine ray --out "
+                    f"{self.own.path}."
                 ) from None
             self.say(f"{len(groups) - len(waiting)} of {len(groups)} tasks have finished.")
         for group in groups:
@@ -124,7 +125,11 @@ def _train_group(
     if is_finished(folder):
         return
     config = Config(**options)
-    device = torch.device("cuda") if torch.cuda.is_available() and config.device != "cpu" else torch.device("cpu")
+    device = (
+        torch.device("cuda")
+        if torch.cuda.is_available() and config.device != "cpu"
+        else torch.device("cpu")
+    )
     problem = load_problem(config, data).to(device)
     with open_folder(folder, config, problem.data, resume=holds_run(folder)) as own:
         Trainer(problem, config, members, own).run()
