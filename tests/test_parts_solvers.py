@@ -12,7 +12,6 @@ from graphdiffusion import GraphDiffusion
 from graphdiffusion.equation.penalty import jacobian_norm, kinetic_energy
 from graphdiffusion.partition import use_part
 
-pytestmark = pytest.mark.xdist_group("parts")
 
 LAYERS = {
     "closed form": {},
