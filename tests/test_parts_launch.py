@@ -15,7 +15,6 @@ from torch.testing import assert_close
 from graphdiffusion.cli import main
 from graphdiffusion.training import load_run
 
-
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
     "--attention-dim", "8", "--time", "2", "--splits", "2", "--epochs", "8", "--device", "cpu", "--quiet",

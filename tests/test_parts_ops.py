@@ -11,7 +11,6 @@ from graphdiffusion.graph import Graph
 from graphdiffusion.ops import attention, diffuse, group_sum, normalise, pool, propagate, score, spread
 from graphdiffusion.partition import split
 
-
 SIZES = (2, 3)
 
 

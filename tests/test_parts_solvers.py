@@ -12,7 +12,6 @@ from graphdiffusion import GraphDiffusion
 from graphdiffusion.equation.penalty import jacobian_norm, kinetic_energy
 from graphdiffusion.partition import use_part
 
-
 LAYERS = {
     "closed form": {},
     "closed form, rows, learnt time": {"over": "rows", "learn_time": True, "normaliser": "softmax"},

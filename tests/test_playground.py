@@ -27,7 +27,6 @@ from graphdiffusion.report.playground.measured import happening, packed
 from graphdiffusion.report.playground.scenes import SCENES, experiment_of
 from graphdiffusion.report.playground.theory import general_limit, step_limit
 
-
 RESULT = simulate.simulate
 STEPS = 100
 NONLINEAR = ("rk4", "semi-implicit", "trapezoid", "exponential", "exponential-midpoint", "dopri5")
