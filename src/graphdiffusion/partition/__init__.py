@@ -2,6 +2,7 @@
 
 from .cut import METHODS, cut
 from .fields import SparseRows
+from .outofcore import write_parts_of_edges
 from .part import Part, split
 from .store import About, read_about, read_assignment, read_part, write_parts
 
@@ -16,4 +17,5 @@ __all__ = [
     "read_part",
     "split",
     "write_parts",
+    "write_parts_of_edges",
 ]
