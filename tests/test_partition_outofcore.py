@@ -24,7 +24,7 @@ from graphdiffusion.partition import (
     write_parts_of_edges,
 )
 
-LEAST = 2**16  # bytes of memory: 1024 edges at once
+LEAST = 2**16  # bytes of memory: 819 edges at once
 
 
 def whole(edges: np.ndarray, n: int, undirected: bool, self_loops: float | None) -> Graph:

@@ -19,7 +19,7 @@ from .sorting import Edges, FileColumn, Source, sort_edges
 from .store import About, finish, new_folder, write_part
 from .streaming import ldg
 
-_BYTES = 64  # of memory for each edge that is handled at once
+_BYTES = 80  # of memory for each edge that is handled at once
 
 
 def write_parts_of_edges(
