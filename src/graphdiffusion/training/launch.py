@@ -35,8 +35,8 @@ class Order:
     Attributes:
         options: Of the configuration.
         plugins: Files with classes of their own.
-        out: Folder of the run.
-        folder: The parts.
+        out: Folder of the run, from anywhere: a worker may have another working directory.
+        folder: The parts, likewise.
         resume: Go on with the run in ``out``.
         watching: A function of a module: from the number of members to what watches them.
     """
@@ -73,8 +73,8 @@ def launch_here(order: Order, parts: int) -> None:
     gpus = torch.cuda.device_count()
     if order.options.get("device") != "cpu" and 0 < gpus < parts:
         raise ConfigError(
-            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, --device cpu, "
-            "or several machines (torchrun)."
+            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, "
+            "--device cpu, or several machines (torchrun)."
         )
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
     how = LaunchConfig(
@@ -98,8 +98,11 @@ def _said(error: Any, out: Path) -> str:
     reason = failure.message if isinstance(failure.message, str) else failure.message.get("message", "")
     if failure.exitcode < 0:
         reason = f"signal {-failure.exitcode}, {RESTARTS + 1} times"
-    again = f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
-    return f"the process of part {number} has ended ({reason.strip()}).{again}"
+    return f"the process of part {number} has ended ({reason.strip()}).{_again(out)}"
+
+
+def _again(out: Path) -> str:
+    return f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
 
 
 def launch_ray(order: Order, parts: int) -> None:
@@ -109,8 +112,8 @@ def launch_ray(order: Order, parts: int) -> None:
     ``<out>/parts/ray``; the checkpoints are those of the run.
     """
     try:
-        import ray
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.exceptions import RayError
+        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchTrainer
     except ImportError as error:
         raise ConfigError(
@@ -124,14 +127,15 @@ def launch_ray(order: Order, parts: int) -> None:
         scaling_config=ScalingConfig(num_workers=parts, use_gpu=gpu),
         run_config=RunConfig(
             name="ray",
-            storage_path=str((order.out / PARTS).resolve()),
+            storage_path=str(order.out / PARTS),
             failure_config=FailureConfig(max_failures=RESTARTS),
         ),
     )
     try:
         trainer.fit()
-    except ray.exceptions.RayError as error:
-        raise WorkerError(f"a worker of Ray has ended: {error}") from None
+    except (TrainingFailedError, RayError) as error:
+        last = str(error).strip().splitlines()[-1]
+        raise WorkerError(f"the workers of Ray have ended ({last}).{_again(order.out)}") from None
 
 
 def _ray_work(told: dict[str, Any]) -> None:
@@ -140,6 +144,9 @@ def _ray_work(told: dict[str, Any]) -> None:
 
     order: Order = told["order"]
     place = ray.train.get_context()
-    os.environ |= {"LOCAL_RANK": str(place.get_local_rank()), "LOCAL_WORLD_SIZE": str(place.get_local_world_size())}
+    os.environ |= {
+        "LOCAL_RANK": str(place.get_local_rank()),
+        "LOCAL_WORLD_SIZE": str(place.get_local_world_size()),
+    }
     # Ray calls a worker again after a failure: what the folder holds is of the same run
     work(Order(**{**order.__dict__, "resume": order.resume or holds_run(order.out)}))
