@@ -43,7 +43,7 @@ def train_on_parts(
 ) -> None:
     """Cut the graph, train in a process for each part, and show what came of it."""
     from ..training.chunks import PARTS
-    from ..training.folder import is_finished, require_free, require_place
+    from ..training.folder import holds_run, is_finished, require_free, require_place
     from ..training.launch import Order, launch_here, launch_ray, work
     from ..training.partfolder import holds_parts
 
@@ -54,6 +54,8 @@ def train_on_parts(
             "--engine."
         )
     first = os.environ.get("RANK", "0") == "0"
+    # a launcher, and a queue, repeat the same command after a failure
+    resume = resume or (launched > 1 and holds_run(out))
     if resume and is_finished(out):
         if first:
             _show(settled, out, root, plugins, report)
