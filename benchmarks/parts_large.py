@@ -1,8 +1,8 @@
-"""A random graph with communities, cut on disk and trained in parts: seconds, and peak memory of each process.
+"""A random graph with communities, cut on disk and trained in parts: seconds, and peak memory.
 
     PYTHONPATH=src python benchmarks/parts_large.py --work FOLDER [--out parts_large.json]
 
-Edges are written to a file, the parts are built out of core (LDG), and ``grand train FOLDER --parts K`` trains on
+Edges are written to a file, the parts are built out of core (LDG), and ``grand train FOLDER`` trains on
 them. Each of these runs in processes of its own. Their memory is read from /proc, so this needs Linux.
 """
 
@@ -143,7 +143,15 @@ def apart(function: Any, *args: Any) -> dict[str, Any]:
 def train(work: Path, parts: int, options: list[str]) -> dict[str, Any]:
     """``grand train`` on the folder of parts."""
     run = work / "run"
-    command = [sys.executable, "-m", "graphdiffusion.cli", "train", str(work / "parts"), "--parts", str(parts)]
+    command = [
+        sys.executable,
+        "-m",
+        "graphdiffusion.cli",
+        "train",
+        str(work / "parts"),
+        "--parts",
+        str(parts),
+    ]
     start = time.perf_counter()
     process = subprocess.Popen([*command, *options, "--out", str(run)])
     memory, metrics, ends = Memory(process.pid), run / "metrics.jsonl", []
@@ -163,8 +171,12 @@ def train(work: Path, parts: int, options: list[str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="folder for edges, parts and run; about 3 GB")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for edges, parts and run; about 3 GB"
+    )
     parser.add_argument("--nodes", type=int, default=2_000_000)
     parser.add_argument("--edges", type=int, default=10_000_000, help="each for both directions")
     parser.add_argument("--communities", type=int, default=16)
@@ -178,7 +190,9 @@ def main() -> None:
     options = parser.parse_args()
     work: Path = options.work
     work.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {"options": {k: v for k, v in vars(options).items() if k not in ("work", "out")}}
+    result: dict[str, Any] = {
+        "options": {k: v for k, v in vars(options).items() if k not in ("work", "out")}
+    }
     size = (options.nodes, options.edges, options.communities, options.features)
     result["drawn"] = apart(draw, work, *size)
     result["built"] = apart(build, work, options.parts, options.memory)

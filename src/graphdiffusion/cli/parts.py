@@ -88,7 +88,7 @@ def train_on_parts(
     else:
         (launch_ray if engine == "ray" else launch_here)(order, parts)
     if first:
-        _show(settled, out, root, plugins, report and folder is not stored, data)
+        _show(settled, out, root, plugins, report, data)
 
 
 def spread(
@@ -212,9 +212,11 @@ def _show(
     settled: Settled, out: Path, root: str | None, plugins: list[Path], report: bool, data: Any = None
 ) -> None:
     from ..training.folder import tidy
+    from ..training.partfolder import holds_parts
     from ..training.runs import read_summary
     from .tables import print_summary
 
     tidy(out)
-    page = write_report(out, root=root, data=data) if report else None
-    print_summary(out, read_summary(out), plugins, page)
+    whole = not holds_parts(Path(settled.config.data))
+    page = write_report(out, root=root, data=data) if report and whole else None
+    print_summary(out, read_summary(out), plugins, page, whole)
