@@ -20,8 +20,6 @@ import torch.distributed as dist
 from graphdiffusion.partition import write_parts_of_edges
 from graphdiffusion.training.rendezvous import fresh_store
 
-pytestmark = pytest.mark.xdist_group("parts")
-
 PATIENCE = timedelta(seconds=20)
 
 

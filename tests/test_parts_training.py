@@ -15,8 +15,6 @@ from graphdiffusion.training import Config, load_problem, protocol
 from graphdiffusion.training.parts import on_part
 from graphdiffusion.training.population import Population
 
-pytestmark = pytest.mark.xdist_group("parts")
-
 SMALL = {"hidden": 8, "splits": 1, "epochs": 5}
 ATTENTION = {"heads": 2, "attention_dim": 8}
 CASES = {

@@ -22,6 +22,8 @@ _EXTRAS = {
     "knn": "pynndescent",
     "images": "scikit-image",
     "ogb": "ogb",
+    "parts": "pymetis",
+    "cluster": "ray",
 }
 
 

@@ -40,9 +40,9 @@ def write_parts_of_edges(
     """Write the parts of a graph from edges on disk: the files that ``write_parts`` writes.
 
     In memory: about 50 bytes a node, ``memory`` bytes for edges that are read or sorted, and 32 bytes for
-    each edge of the largest part. On disk, for each edge of the graph (twice as many if ``undirected``):
-    at most 20 bytes while it is built and 12 in the end, beside 24 bytes a node and 16 bytes a halo row.
-    A directed graph that is cut by its neighbours needs 24 bytes more for a while.
+    each edge of the largest part. On disk, for each edge of the graph (both directions if ``undirected``):
+    16 bytes while it is built and 12 in the end, beside 28 bytes a node and 20 bytes a halo row. A directed
+    graph that is cut by its neighbours needs 24 bytes an edge more for a while.
 
     Args:
         folder: To be made; it must not exist, or be empty.

@@ -85,8 +85,8 @@ class SpreadTrainer(Trainer):
                     ray.cancel(other)
                 reason = str(error).strip().splitlines()[-1]
                 raise WorkerError(
-                    f"a task of Ray has ended ({reason}). Go on with grand train --resume --engine ray --out "
-                    f"{self.own.path}."
+                    f"a task of Ray has ended ({reason}). Go on with grand train --resume --engine ray "
+                    f"--out {self.own.path}."
                 ) from None
             self.say(f"{len(groups) - len(waiting)} of {len(groups)} tasks have finished.")
         for group in groups:
