@@ -43,7 +43,7 @@ def find(rows: list[dict[str, Any]], graph: str, model: str, parts: int) -> dict
 
 
 def fit(rows: list[dict[str, Any]], link: list[tuple[int, float]]) -> dict[str, Any]:
-    """The constants: link from exchanges alone, c_edge from products on one process, c_node from one epoch."""
+    """The constants: link from exchanges, c_edge from products on one process, c_node from one epoch."""
     graph = rows[-1]["graph"]
     size, seconds = np.array(link).T
     slope, start = np.polyfit(size, seconds, 1, w=1 / seconds)
@@ -114,9 +114,7 @@ def predict(
 
 
 def show_model(model: dict[str, Any], predictions: list[dict[str, Any]]) -> None:
-    print(
-        f"latency {model['latency'] * 1e6:.0f} µs, bandwidth {model['bandwidth'] / 1e9:.2f} GB/s (gloo, one machine)"
-    )
+    print(f"latency {model['latency'] * 1e6:.0f} µs, bandwidth {model['bandwidth'] / 1e9:.2f} GB/s (gloo)")
     print(f"c_edge {model['c_edge'] * 1e9:.3f} ns, c_node {model['c_node'] * 1e9:.3f} ns, a channel")
     for check in model["checks"]:
         name = f"{check['graph']:6s} {check['model']:20s} k={check['parts']}"
@@ -126,5 +124,6 @@ def show_model(model: dict[str, Any], predictions: list[dict[str, Any]]) -> None
         memory = ", ".join(f"{key} {value / 1e9:.0f}" for key, value in own["memory"].items())
         print(
             f"{own['parts']:3d} workers: {own['memory_total'] / 1e9:.0f} GB ({memory}); an epoch: network "
-            f"{own['network_seconds']:.1f} s, {CORES} cores {own['cpu_seconds']:.0f} s, H200 {own['gpu_seconds']:.1f} s"
+            f"{own['network_seconds']:.1f} s, {CORES} cores {own['cpu_seconds']:.0f} s, H200 "
+            f"{own['gpu_seconds']:.1f} s"
         )
