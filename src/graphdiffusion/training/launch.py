@@ -159,6 +159,8 @@ def launch_ray(order: Order, parts: int) -> None:
         ),
     )
     order.failed.unlink(missing_ok=True)
+    # workers import torch first, perhaps from a disk that all machines share; Ray gives them a minute
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
     try:
         trainer.fit()
     except (TrainingFailedError, RayError) as error:
