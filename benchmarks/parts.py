@@ -3,8 +3,8 @@
     PYTHONPATH=src python benchmarks/parts.py [--topology topology.npz] [--out parts.json]
 
 It starts its processes itself (gloo, CPU, one thread each). Bytes are those of the ``traffic`` counter, of
-the first epoch; seconds are the least of some repeats. ``parts_model.py`` fits the model and has its
-assumptions.
+the first epoch; seconds are the least of some repeats, by the clock and, for what other work on the machine
+would disturb, of CPU time. ``parts_model.py`` fits the model and has its assumptions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from parts_model import fit, predict, show_model
+from parts_tables import show
 from torch_geometric.data import Data
 
 from graphdiffusion.ops import backends, propagate
@@ -56,16 +57,16 @@ def problem_of(name: str, topology: Path | None, model: str) -> tuple[Config, An
     return config, load_problem(config, Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], 1), y=y))
 
 
-def least(run: Callable[[], object], repeats: int) -> float:
+def least(run: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Least seconds of a call that all processes begin together; the slowest process counts."""
     run()
     found = []
     for _ in range(repeats):
         if dist.is_initialized():
             dist.barrier()
-        start = time.perf_counter()
+        start = clock()
         run()
-        found.append(time.perf_counter() - start)
+        found.append(clock() - start)
     own = torch.tensor(min(found))
     if dist.is_initialized():
         dist.all_reduce(own, dist.ReduceOp.MAX)
@@ -169,6 +170,7 @@ def product_seconds(part: Part, repeats: int) -> dict[str, float]:
         "product": least(lambda: propagate(part, values[0], x[0]), repeats),
         "local": least(local, repeats),
     }
+    found["local_cpu"] = least(local, repeats, time.process_time)
     if part.parts > 1:
         found["exchange"] = least(lambda: exchange.fetch(part, x).wait(), repeats)
     return found
@@ -219,15 +221,17 @@ def measure(
             "reduced_bytes": watch.reduced_bytes,
         }
         found["index_bytes"] = index_bytes(part)
-        seconds, awaited = [], []
+        seconds, cpu, awaited = [], [], []
         for _ in range(job["epochs"]):
             with Watch() as watch:
-                start = time.perf_counter()
+                start, begun = time.perf_counter(), time.process_time()
                 population.step()
                 seconds.append(time.perf_counter() - start)
+                cpu.append(time.process_time() - begun)
             awaited.append(watch.awaited)
         if seconds:
-            found["epoch"] |= {"seconds": min(seconds), "awaited": statistics.median(awaited)}
+            found["epoch"] |= {"seconds": min(seconds), "cpu": min(cpu)}
+            found["epoch"]["awaited"] = statistics.median(awaited)
     Path(f"{store}-{rank}.json").write_text(json.dumps(found))
     if size > 1:
         dist.barrier()
@@ -256,32 +260,6 @@ def together(function: Any, size: int, *args: Any) -> list[Any]:
         store = f"{folder}/store"
         mp.spawn(function, (size, store, *args), nprocs=size)
         return [json.loads(Path(f"{store}-{k}.json").read_text()) for k in range(size)]
-
-
-def show(row: dict[str, Any]) -> None:
-    own = row["processes"]
-    line = f"{row['graph']:6s} {row['model']:20s} k={row['parts']}  "
-    total = [sum(p["epoch"][key] for p in own) for key in ("formula", "bytes")]
-    counts = {phase: sum(widths.values()) for phase, widths in own[0]["epoch"]["exchanges"].items()}
-    line += f"epoch: {counts} exchanges, formula {total[0]:,} B, measured {total[1]:,} B; "
-    line += f"{own[0]['epoch']['reductions']} reductions of {own[0]['epoch']['reduced_bytes']:,} B"
-    print(line, flush=True)
-    if "product_bytes" in own[0] and row["parts"] > 1:
-        for kind in own[0]["product_bytes"]:
-            formula, counted = (sum(p["product_bytes"][kind][j] for p in own) for j in (0, 1))
-            print(f"       product, {kind}: formula {formula:,} B, measured {counted:,} B")
-    if "seconds" in own[0]["epoch"]:
-        slowest = max(own, key=lambda p: p["epoch"]["seconds"])["epoch"]
-        print(
-            f"       epoch {slowest['seconds']:.3f} s, of it {slowest['awaited']:.3f} s awaiting exchanges"
-        )
-    if "product_seconds" in own[0]:
-        times = {
-            key: max(p["product_seconds"][key] for p in own) * 1e3 for key in own[0]["product_seconds"]
-        }
-        print(
-            "       product, d = 64: " + ", ".join(f"{key} {value:.2f} ms" for key, value in times.items())
-        )
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
 """Time and memory of an epoch on parts: a model, fitted to what ``parts.py`` measures, and predictions.
 
-t(epoch) = X (latency · (k − 1) + bytes / bandwidth) + W (edges · c_edge + nodes · c_node)
+t(epoch) = X (k − 1) latency + bytes / bandwidth + W (edges · c_edge + nodes · c_node) + X · edges · c_pass
 
 X is the number of exchanges of an epoch, W the sum of their widths: each exchange belongs to one pass over
 the edges with as many channels (a product, or scores of an attention). Edges and nodes are those of the
-largest part.
+largest part. The constants are CPU seconds: of a product, and of the epochs of two models on one process.
 
 Assumptions: exchanges are not overlapped with work; every worker has a link of its own; c_edge does not
 depend on the size of the graph, though larger ones leave the caches; X and W are those of ogbn-arxiv with
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 LINEAR = "linear, closed form"
 PAPERS = {"nodes": 111_059_956, "edges": 2 * 1_615_685_872 + 111_059_956}  # both directions and self-loops
@@ -43,34 +44,43 @@ def find(rows: list[dict[str, Any]], graph: str, model: str, parts: int) -> dict
 
 
 def fit(rows: list[dict[str, Any]], link: list[tuple[int, float]]) -> dict[str, Any]:
-    """The constants: link from exchanges, c_edge from products on one process, c_node from one epoch."""
+    """The constants: link from exchanges, c_edge from a product, the others from epochs on one process."""
     graph = rows[-1]["graph"]
     size, seconds = np.array(link).T
     slope, start = np.polyfit(size, seconds, 1, w=1 / seconds)
-    alone, two = (find(rows, graph, LINEAR, k) for k in (1, 2))
-    _, work = widths(two)
-    own = alone["processes"][0]
-    edge = own["product_seconds"]["local"] / (own["edges"] * HIDDEN)
-    node = (own["epoch"]["seconds"] - work * own["edges"] * edge) / (work * own["nodes"])
+    own = find(rows, graph, LINEAR, 1)["processes"][0]
+    edge = own["product_seconds"]["local_cpu"] / (own["edges"] * HIDDEN)
+    matrix, rest = [], []
+    for row in rows:
+        if (row["graph"], row["parts"]) == (graph, 1):
+            count, work = widths(find(rows, graph, row["model"], 2))
+            own = row["processes"][0]
+            matrix.append([work * own["nodes"], count * own["edges"]])
+            rest.append(own["epoch"]["cpu"] - work * own["edges"] * edge)
+    scale = np.max(matrix, 0)
+    node, one = nnls(np.array(matrix) / scale, np.array(rest))[0] / scale
     found: dict[str, Any] = {
         "graph": graph,
         "latency": max(float(start), 0.0),
         "bandwidth": 1 / float(slope),
-        "c_edge": edge,
-        "c_node": max(node, 0.0),
-        "checks": [],
     }
+    found |= {"c_edge": edge, "c_node": float(node), "c_pass": float(one), "checks": []}
     for row in rows:
-        if "seconds" in row["processes"][0]["epoch"]:
-            parts = row["parts"]
+        if "cpu" in row["processes"][0]["epoch"]:
             count, work = widths(find(rows, row["graph"], row["model"], 2))
             sent = max(p["epoch"]["bytes"] for p in row["processes"])
-            seconds_model = work * (largest(row, "edges") * edge + largest(row, "nodes") * found["c_node"])
-            seconds_model += count * (parts - 1) * found["latency"] + sent / found["bandwidth"]
-            measured = max(p["epoch"]["seconds"] for p in row["processes"])
-            place = {key: row[key] for key in ("graph", "model", "parts")}
-            found["checks"].append(place | {"measured": measured, "fitted": seconds_model})
+            measured = ("seconds", "cpu", "awaited")
+            check = {key: row[key] for key in ("graph", "model", "parts")}
+            check |= {key: max(p["epoch"][key] for p in row["processes"]) for key in measured}
+            check["fitted"] = local(found, count, work, largest(row, "edges"), largest(row, "nodes"))
+            check["exchanges"] = count * (row["parts"] - 1) * found["latency"] + sent / found["bandwidth"]
+            found["checks"].append(check)
     return found
+
+
+def local(model: dict[str, Any], count: int, work: int, edges: float, nodes: float) -> float:
+    """CPU seconds of an epoch on a part."""
+    return work * (edges * model["c_edge"] + nodes * model["c_node"]) + count * edges * model["c_pass"]
 
 
 def predict(
@@ -95,7 +105,7 @@ def predict(
         }
         sent = 4.0 * work * halo
         network = count * (parts - 1) * LATENCY + sent / NETWORK
-        core = work * (edges * model["c_edge"] + nodes * model["c_node"])
+        core = local(model, count, work, edges, nodes)
         gpu = work * (4 * edges / GATHERED + 3 * 4 * nodes / COPIED)  # a state is read twice and written
         found.append(
             {
@@ -115,10 +125,16 @@ def predict(
 
 def show_model(model: dict[str, Any], predictions: list[dict[str, Any]]) -> None:
     print(f"latency {model['latency'] * 1e6:.0f} µs, bandwidth {model['bandwidth'] / 1e9:.2f} GB/s (gloo)")
-    print(f"c_edge {model['c_edge'] * 1e9:.3f} ns, c_node {model['c_node'] * 1e9:.3f} ns, a channel")
+    print(
+        f"c_edge {model['c_edge'] * 1e9:.3f} ns, c_node {model['c_node'] * 1e9:.3f} ns a channel; "
+        f"c_pass {model['c_pass'] * 1e9:.2f} ns"
+    )
     for check in model["checks"]:
         name = f"{check['graph']:6s} {check['model']:20s} k={check['parts']}"
-        print(f"{name}  epoch measured {check['measured']:.3f} s, by the model {check['fitted']:.3f} s")
+        print(
+            f"{name}  epoch {check['seconds']:.3f} s, CPU time {check['cpu']:.3f} s, by the model "
+            f"{check['fitted']:.3f} s and {check['exchanges']:.3f} s of exchanges"
+        )
     print("PREDICTION, not measured: papers100M, both directions, GRAND-l, hidden 64")
     for own in predictions:
         memory = ", ".join(f"{key} {value / 1e9:.0f}" for key, value in own["memory"].items())

@@ -38,34 +38,30 @@ def exchanged(found: dict[str, Any]) -> str:
 
 
 def seconds(found: dict[str, Any]) -> str:
-    """Seconds of an epoch on one and two processes, and what the model gives."""
+    """An epoch on one and two processes: CPU time, the clock, and what the model gives."""
     lines = [
-        "| graph | model | 1 process | 2 processes | ratio | of it awaiting exchanges "
-        "| by the model: 1 | 2 |",
+        "| graph | model | processes | CPU time of a process | by the model | awaiting exchanges "
+        "| by the model | by the clock |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    checks = {(c["graph"], c["model"], c["parts"]): c for c in found["model"]["checks"]}
-    for graph, model in dict.fromkeys(key[:2] for key in checks):
-        one, two = (checks[graph, model, k] for k in (1, 2))
-        row = next(r for r in found["rows"] if (r["graph"], r["model"], r["parts"]) == (graph, model, 2))
-        awaited = max(p["epoch"]["awaited"] for p in row["processes"])
-        lines.append(
-            f"| {graph} | {model} | {one['measured']:.2f} s | {two['measured']:.2f} s "
-            f"| {one['measured'] / two['measured']:.2f} | {awaited:.2f} s | {one['fitted']:.2f} s "
-            f"| {two['fitted']:.2f} s |"
-        )
+    for own in found["model"]["checks"]:
+        shown = [f"{own[key]:.2f} s" for key in ("cpu", "fitted", "awaited", "exchanges", "seconds")]
+        lines.append(f"| {own['graph']} | {own['model']} | {own['parts']} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
 def products(found: dict[str, Any]) -> str:
     """Seconds of one product, of its local work and of its exchange."""
-    lines = ["| graph | parts | product | local work alone | exchange alone |", "|---|---|---|---|---|"]
+    lines = [
+        "| graph | parts | product | local work alone | its CPU time | exchange alone |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in found["rows"]:
         own = row["processes"]
         if "product_seconds" in own[0]:
             times = [
                 max(p["product_seconds"].get(key, 0) for p in own) * 1e3
-                for key in ("product", "local", "exchange")
+                for key in ("product", "local", "local_cpu", "exchange")
             ]
             shown = [f"{value:.2f} ms" if value else "" for value in times]
             lines.append(f"| {row['graph']} | {row['parts']} | {' | '.join(shown)} |")
@@ -108,6 +104,34 @@ def large(found: dict[str, Any]) -> str:
     head = f"{graph['nodes']:,} nodes, {graph['edges']:,} edges with self-loops; halos of "
     halos = " and ".join(f"{part['halo']:,}" for part in graph["parts"])
     return f"{head}{halos} rows:\n\n" + "\n".join(lines)
+
+
+def show(row: dict[str, Any]) -> None:
+    """What was measured, on the screen."""
+    own = row["processes"]
+    line = f"{row['graph']:6s} {row['model']:20s} k={row['parts']}  "
+    total = [sum(p["epoch"][key] for p in own) for key in ("formula", "bytes")]
+    counts = {phase: sum(widths.values()) for phase, widths in own[0]["epoch"]["exchanges"].items()}
+    line += f"epoch: {counts} exchanges, formula {total[0]:,} B, measured {total[1]:,} B; "
+    line += f"{own[0]['epoch']['reductions']} reductions of {own[0]['epoch']['reduced_bytes']:,} B"
+    print(line, flush=True)
+    if "product_bytes" in own[0] and row["parts"] > 1:
+        for kind in own[0]["product_bytes"]:
+            formula, counted = (sum(p["product_bytes"][kind][j] for p in own) for j in (0, 1))
+            print(f"       product, {kind}: formula {formula:,} B, measured {counted:,} B")
+    if "seconds" in own[0]["epoch"]:
+        slowest = max(own, key=lambda p: p["epoch"]["seconds"])["epoch"]
+        print(
+            f"       epoch {slowest['seconds']:.3f} s, CPU time {slowest['cpu']:.3f} s; "
+            f"{slowest['awaited']:.3f} s awaiting exchanges"
+        )
+    if "product_seconds" in own[0]:
+        times = {
+            key: max(p["product_seconds"][key] for p in own) * 1e3 for key in own[0]["product_seconds"]
+        }
+        print(
+            "       product, d = 64: " + ", ".join(f"{key} {value:.2f} ms" for key, value in times.items())
+        )
 
 
 def main() -> None:
