@@ -123,3 +123,22 @@ def test_a_killed_process_and_a_killed_parent(tmp_path):
     assert undisturbed.wait(120) == 0
     assert figures(broken) == figures(whole)
     assert {p.name for p in broken.iterdir()} == {p.name for p in whole.iterdir()}
+
+
+def ray_workers(process):
+    return [pid for pid in children(process.pid) if "RayTrainWorker" in command_of(pid)]
+
+
+def test_a_killed_worker_of_ray(tmp_path):
+    """Ray Train starts its workers again, and they go on from the checkpoint of the run."""
+    pytest.importorskip("ray.train")
+    folder = str(folder_of_parts(tmp_path / "parts"))
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    undisturbed = grand(folder, *OPTIONS, "--out", str(whole))
+    killed = grand(folder, *OPTIONS, "--engine", "ray", "--out", str(broken))
+    await_epochs(killed, broken, 20)
+    os.kill(max(ray_workers(killed)), signal.SIGKILL)
+    assert killed.wait(240) == 0
+    assert undisturbed.wait(120) == 0
+    assert "resumed chunk" in (broken / "log.txt").read_text()
+    assert figures(broken) == figures(whole)

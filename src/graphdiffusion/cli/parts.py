@@ -81,6 +81,7 @@ def train_on_parts(
         folder.resolve(),
         resume,
         watching,
+        notes_failure=launched == 1,
     )
     if launched > 1:
         _await(folder, launched, out)

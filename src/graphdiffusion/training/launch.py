@@ -44,6 +44,8 @@ class Order:
         folder: The parts, likewise.
         resume: Go on with the run in ``out``.
         watching: A function of a module: from the number of members to what watches them.
+        notes_failure: A process that fails by itself notes why, and those started anew end at once. Under
+            torchrun nobody reads the note, and it would end the next attempt.
     """
 
     options: dict[str, Any]
@@ -52,6 +54,7 @@ class Order:
     folder: Path
     resume: bool
     watching: Callable[[int], AbstractContextManager[Watcher | None]] = nullcontext  # type: ignore[assignment]
+    notes_failure: bool = True
 
     @property
     def failed(self) -> Path:
@@ -61,7 +64,8 @@ class Order:
 
 def work(order: Order) -> None:
     """What each process does, once a launcher has told it its place."""
-    if is_finished(order.out) or order.failed.exists():  # lost and started again at the very end
+    noted = order.notes_failure and order.failed.exists()
+    if is_finished(order.out) or noted:  # lost and started again at the very end
         return
     try:
         for path in order.plugins:
@@ -73,7 +77,7 @@ def work(order: Order) -> None:
     except Exception as error:
         if not isinstance(error, GraphDiffusionError):
             traceback.print_exc()
-        if not any(word in str(error).lower() for word in _LOST):
+        if order.notes_failure and not any(word in str(error).lower() for word in _LOST):
             order.failed.parent.mkdir(parents=True, exist_ok=True)
             order.failed.write_text(f"{type(error).__name__}: {error}")
         raise
@@ -155,6 +159,8 @@ def launch_ray(order: Order, parts: int) -> None:
         ),
     )
     order.failed.unlink(missing_ok=True)
+    # workers import torch first, perhaps from a disk that all machines share; Ray gives them a minute
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
     try:
         trainer.fit()
     except (TrainingFailedError, RayError) as error:
