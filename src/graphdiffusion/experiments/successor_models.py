@@ -27,6 +27,11 @@ MODELS: dict[str, Entry] = {
     "gcn": ("GCN", "gcn", {}, {"self_loops": [1.0, 2.0]}),
     "gat": ("GAT", "gat", {}, {}),
     "linear": ("GRAND-l", "linear", {"terms": "source"}, {}),
+    "linear-long": (
+        "GRAND-l, long times", "linear", {"terms": "source"},
+        {"time": Range(0.5, 8.0, log=True, relative=True)},
+    ),
+    "linear-deep": ("GRAND-l, deep encoder", "linear", {"terms": "source", "mlp": True}, {}),
     "nonlinear": ("GRAND-nl", "nonlinear", {"terms": "source", "step_size": 1.0}, {}),
     "fisher": ("Fisher", "linear", {"terms": "source,fisher", **STEPS}, REACTION),
     "allen-cahn": ("Allen-Cahn", "linear", {"terms": "source,allen-cahn", **STEPS}, REACTION),
@@ -60,7 +65,8 @@ MODELS: dict[str, Entry] = {
         {"derivative": [0.5, 0.7, 0.85, 1.0]},
     ),
 }  # fmt: skip
-RIVALS, GRAND = ("mlp", "gcn", "gat"), ("linear", "nonlinear")
+RIVALS = ("mlp", "gcn", "gat")
+GRAND = ("linear", "linear-long", "linear-deep", "nonlinear")
 
 TIMES = {"given": 2.0, "random": 3.0}  # T that a search starts from, by the kind of split
 SHARED: Space = {
