@@ -39,6 +39,8 @@ def plot_successors(
     """
     results = Path(results)
     found = [f for f in read_results(results)["figures"] if f["part"] in parts]
+    # an attack that changes nothing is the graph as it is
+    found = [f for f in found if f["level"] or f["part"] in ("sets", "edges")]
     panels = [
         (part, data, level)
         for part in parts
@@ -56,7 +58,8 @@ def plot_successors(
         own = [f for f in found if (f["part"], f["data"], f["level"]) == panel]
         _bars(axis, own, models)
         part, data, level = panel
-        axis.set_title(", ".join(filter(None, (data, HEADS[part].format(level)))), fontsize=10)
+        about = HEADS[part].format(level) if level else ""
+        axis.set_title(", ".join(filter(None, (data, about))), fontsize=10)
     for axis in grid[len(panels) :]:
         axis.set_visible(False)
     return save(figure, results.with_name("picture.png") if path is None else path)
