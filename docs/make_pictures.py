@@ -9,8 +9,11 @@ from graphdiffusion.report import (
     plot_sparsity,
     plot_stability,
     plot_steps,
+    plot_successors,
     plot_superpixels,
 )
+
+ROBUST = ["edges", "attack", "adaptive"]
 
 if __name__ == "__main__":
     docs = Path(__file__).parent
@@ -22,6 +25,10 @@ if __name__ == "__main__":
         plot_steps(folder / "steps.png"),
         plot_schemes(docs / "results" / "schemes.json", folder / "schemes.png"),
         plot_sparsity(docs / "results" / "sparsity.json", folder / "sparsity.png"),
+        *(
+            plot_successors(docs / "results" / "successors.json", folder / f"successors-{name}.png", parts)
+            for name, parts in (("sets", ["sets"]), ("labels", ["labels"]), ("robust", ROBUST))
+        ),
         plot_superpixels(docs / "results" / "superpixels.json", folder / "superpixels.png"),
     ):
         print(made)

@@ -19,9 +19,11 @@ from typing import Any
 from graphdiffusion.docstrings import summary_of
 from graphdiffusion.experiments import paper
 from graphdiffusion.experiments.ranking import grand_and_rival, ranks
+from graphdiffusion.experiments.results import read_results
 from graphdiffusion.experiments.tables import rows_of
 from graphdiffusion.options import options_of
 from graphdiffusion.registry import registries
+from graphdiffusion.report.successor_tables import successor_tables
 from graphdiffusion.training.choices import AFTER, BEFORE
 
 DOCS = Path(__file__).resolve().parent
@@ -209,6 +211,7 @@ def main() -> None:
     tables["table2"] = read("table2")
     made = {name: accuracies(cells, name.split()[0]) for name, cells in tables.items()}
     made |= {"details": details(tables), "rivals": rivals(tables["table2"])}
+    made |= successor_tables(read_results(DOCS / "results" / "successors.json"))
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "options": training_options()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}

@@ -1,89 +1,124 @@
-"""The experiment on the successors' equations: on few points, its edges, its verdict, and its picture."""
+"""The experiment on the successors' equations: on few points, its searches, verdict and picture."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-import torch
 from test_cli_basics import write_graph
-from torch_geometric.data import Data
 
 from graphdiffusion.cli import main
-from graphdiffusion.data import load_data, open_data
-from graphdiffusion.experiments import successors
+from graphdiffusion.data import open_data
+from graphdiffusion.experiments import successor_models, successors
+from graphdiffusion.experiments.record import Plan
 from graphdiffusion.experiments.results import read_results
+from graphdiffusion.experiments.space import Range, draw_trials
+from graphdiffusion.experiments.successor_figures import best_of_each, figures, verdict
+from graphdiffusion.experiments.successor_models import MODELS, RIVALS, space_of, start_of
 from graphdiffusion.report import plot_successors
+from graphdiffusion.report.successor_tables import successor_tables
 from graphdiffusion.training import Config
 
 
-def test_command_and_resuming(tmp_path, capsys, monkeypatch):
-    """A small graph in place of Cora."""
-    write_graph(tmp_path / "toy")
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A small graph in place of Cora, and few points."""
+    write_graph(tmp_path / "toy", n=150)
     small = replace(
-        successors.SMALL, per_class=(2,), shares=(0.5,), splits=2, epochs=2, hidden=8,
-        models=("gcn", "linear", "labelled-source"),
+        successors.SMALL, per_class=(2,), shares=(0.5,), attacks=(0.0, 0.1), adaptive=(0.1,), splits=2,
+        epochs=2, hidden=8, models=("gcn", "linear", "labelled-source"),
     )  # fmt: skip
     monkeypatch.setattr(successors, "SMALL", small)
     monkeypatch.setattr(successors, "read_data", lambda config, root=None: open_data(str(tmp_path / "toy")))
-    command = ["reproduce", "successors", "--small", "--device", "cpu", "--out", str(tmp_path)]
+    return tmp_path
+
+
+def test_command_and_resuming(toy, capsys, monkeypatch):
+    command = ["reproduce", "successors", "--small", "--device", "cpu", "--out", str(toy)]
     assert main([*command, "--part", "labels"]) == 0
-    folder = tmp_path / "successors-small"
+    folder = toy / "successors-small"
     assert len(read_results(folder / "results.json")["points"]) == 3
     assert main(command) == 0
-    out = capsys.readouterr().out
-    assert "the source at labelled nodes is above GRAND-l in " in out.replace("\n", " ")
+    out = capsys.readouterr().out.replace("\n", " ")
+    assert "the source at labelled nodes is above GRAND-l in " in out
     found = read_results(folder / "results.json")
-    assert [p["part"] for p in found["points"]] == ["labels"] * 3 + ["edges"] * 3
-    assert all(len(p["test"]) == len(p["val"]) == 2 for p in found["points"])
+    wanted = {"labels": 3, "edges": 3, "attack": 6, "adaptive": 3}
+    assert [p["part"] for p in found["points"]] == [part for part, k in wanted.items() for _ in range(k)]
+    for p in found["points"]:
+        assert len(p["test"]) == len(p["val"]) == (1 if p["part"] == "adaptive" else 2)
+        assert p["trials"] == 0
     assert found["figures"][1]["difference"] == 0  # GRAND-l itself
+    # all parts but few labels train on 20 labels a class, or what there is: the clean graph once
+    assert len(list((folder / "runs").iterdir())) == 3 * 3
     assert (folder / "picture.png").stat().st_size > 10_000
     monkeypatch.setattr(successors, "trained", None)  # nothing is trained again
     assert main(command) == 0
-    assert plot_successors(folder / "results.json", tmp_path / "again.png").exists()
+    assert plot_successors(folder / "results.json", toy / "again.png", ["labels"]).exists()
     assert main([*command, "--part", "set"]) == 2
+    assert main([*command, "--only", "texas"]) == 2
+    assert "only must be among cora-embedded; got texas" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", list(successors.MODELS))
-def test_every_model_has_settings_and_a_space(name, tmp_path, monkeypatch):
-    """What a search starts from is a configuration, and so is every corner of its space."""
-    started = []
+def test_searches_have_the_trials_of_their_data_set(toy, monkeypatch):
+    """One search for each model and data set, whatever the part; --trials is for all data sets."""
+    plans = []
 
     def found(start, space, plan, folder, **more):
-        started.append((start, space))
+        plans.append((folder.name, plan.trials, start.per_class))
         return type("Board", (), {"best": start})
 
-    monkeypatch.setattr(successors, "search", found)
-    for part, data in (("sets", "texas"), ("labels", "cora")):
-        point = {"part": part, "data": data, "model": name, "level": 0.0}
-        config = successors.tuned(point, successors.FULL, Data(), tmp_path, "cpu", print)
-        assert isinstance(config, Config) and config.split == ("given" if part == "sets" else "random")
-    fixed, more = successors.MODELS[name][2:]
-    for start, space in started:
-        assert not set(fixed) & set(space) and set(more) <= set(space)
-        for option, values in more.items():
-            ends = [values.low, values.high] if isinstance(values, successors.Range) else values
-            for value in ends:
-                assert getattr(start.replace(**{option: value}), option) == value
+    monkeypatch.setattr(successor_models, "search", found)
+    small = replace(successors.SMALL, trials={"cora-embedded": 3}, models=("gcn", "linear"))
+    monkeypatch.setattr(successors, "SMALL", small)
+    command = ["reproduce", "successors", "--small", "--device", "cpu", "--out"]
+    assert main([*command, str(toy / "a"), "--part", "edges"]) == 0
+    assert plans == [(f"random-cora-embedded-{model}", 3, 5) for model in ("gcn", "linear")]
+    points = read_results(toy / "a" / "successors-small" / "results.json")["points"]
+    assert [p["trials"] for p in points] == [3, 3]
+    assert main([*command, str(toy / "b"), "--part", "edges", "--trials", "7"]) == 0
+    assert {trials for _, trials, _ in plans[2:]} == {7}
 
 
-def test_random_edges():
-    data = load_data("cora-embedded")
-    more = successors.with_random_edges(data, 0.5)
-    before, after = ({(i, j) for i, j in d.edge_index.T.tolist()} for d in (data, more))
-    assert before < after and len(after) == len(before) + 2 * round(0.25 * len(before))
-    assert all((j, i) in after and i != j for i, j in after)
-    assert torch.equal(successors.with_random_edges(data, 0.5).edge_index, more.edge_index)
-    assert successors.with_random_edges(data, 0.0) is data
-    pair = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=3)
-    assert (
-        successors.with_random_edges(pair, 50.0).edge_index.shape[1] == 6
-    )  # no more than there is room for
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("split", ["given", "random"])
+def test_every_model_has_settings_and_a_space(name, split):
+    """What a search starts from is a configuration, and so are the corners of its space and its trials."""
+    start, space = start_of(name, "cora", split, epochs=10, hidden=32), space_of(name)
+    fixed, more = MODELS[name][2:]
+    assert not set(fixed) & set(space) and set(more) <= set(space)
+    assert all(getattr(start, option) == value for option, value in fixed.items())
+    for option, values in space.items():
+        if isinstance(values, Range):
+            ends = values.bounds(getattr(start, option))
+        else:
+            ends = [v for v in values if option != "diffusivity"]
+        for value in ends:
+            assert getattr(start.replace(**{option: value}), option) == value
+    assert start.hidden * (start.heads if name == "gat" else 1) == 32
+    trials = draw_trials(start, space, 16, 8, 0)
+    assert len(trials) == 16 and all(isinstance(trial.config, Config) for trial in trials)
+
+
+def test_all_equations_have_one_space():
+    """Besides the coefficients of their own, and the times of the row that has longer ones."""
+    for group in (RIVALS, [name for name in MODELS if name not in (*RIVALS, "linear-long")]):
+        spaces = [{k: v for k, v in space_of(name).items() if k not in MODELS[name][3]} for name in group]
+        assert all(space == spaces[0] for space in spaces)
+    assert Plan(trials=8).trials == 8 and not set(successors.FULL.left_out) - set(successors.FULL.sets)
+    assert {*successors.FULL.sets, *successors.FULL.citations} == set(successors.FULL.trials)
+
+
+def test_points_leave_out_what_is_too_slow():
+    points = successors.points_of(successors.FULL)
+    cells = {(p["data"], p["model"]) for p in points}
+    assert ("texas", "convection") in cells and ("squirrel", "convection") not in cells
+    assert {p["data"] for p in points if p["part"] == "attack"} == {"cora"}
 
 
 def test_verdict():
     def point(part, model, test, val, level=0.0):
-        return {"part": part, "data": "toy", "model": model, "level": level, "test": test, "val": val}
+        known = {"part": part, "data": "toy", "model": model, "level": level, "trials": 8}
+        return {**known, "test": test, "val": val}
 
     points = [
         point("sets", "gcn", [50.0, 52.0], [60.0, 60.0]),
@@ -93,9 +128,54 @@ def test_verdict():
         point("labels", "linear", [40.0, 42.0], [50.0, 50.0], 1.0),
         point("labels", "labelled-source", [45.0, 47.2], [50.0, 50.0], 1.0),
         point("labels", "labelled-source", [10.0, 10.0], [50.0, 50.0], 5.0),
+        point("attack", "gcn", [80.0, 82.0], [50.0, 50.0]),
+        point("attack", "gcn", [50.0, 50.0], [50.0, 50.0], 0.1),
+        point("attack", "linear", [80.0, 82.0], [50.0, 50.0]),
+        point("attack", "linear", [70.0, 70.0], [50.0, 50.0], 0.1),
+        point("attack", "mlp", [60.0, 60.0], [50.0, 50.0]),
+        point("attack", "mlp", [60.0, 60.0], [50.0, 50.0], 0.1),  # nothing to lose: it reads no edge
     ]
-    said = successors.verdict(points)
-    assert "on 1 of 1 sets whose neighbours differ (toy Fisher +2.0)" in said
+    said = verdict(points)
+    # differences 3 and 1: mean 2, deviation √2, Student's t with one degree of freedom 12.706
+    assert "on 1 of 1 sets whose neighbours differ, beyond the interval on 0, and below it on 0" in said
+    assert "(toy Fisher +2.0 ± 12.7)" in said
     assert "above GRAND-l in 1 of 1 cases, beyond the interval (toy 1: +5.1)" in said
-    assert successors.verdict(points[:1]) == "Not enough is measured for a verdict."
-    assert [f["difference"] for f in successors.figures(points)][2] == 12.0
+    assert "An attack on GCN that changes 10% of the edges takes 11.0 points from GRAND-l" in said
+    assert "31.0 from GCN, the most" in said
+    assert verdict(points[:1]) == "Not enough is measured for a verdict."
+    assert [f["difference"] for f in figures(points)][2] == 12.0
+    (best,) = best_of_each(points)
+    assert (best["best"], best["rival"], best["difference"]) == ("fisher", "gcn", 2.0)
+
+
+def test_tables():
+    """Cells against sums by hand; what was not measured has a dash."""
+
+    def point(part, data, model, test, level=0.0):
+        known = {"part": part, "data": data, "model": model, "level": level, "trials": 8}
+        return {**known, "test": test, "val": test}
+
+    points = [
+        point("sets", "texas", "mlp", [70.0, 70.0]),
+        point("sets", "texas", "linear", [80.0, 82.0]),
+        point("sets", "texas", "fisher", [81.0, 83.0]),
+        point("sets", "actor", "linear", [30.0, 30.0]),
+        point("labels", "cora", "linear", [40.0, 40.0], 1.0),
+        point("labels", "cora", "adc", [40.0, 40.0], 1.0),
+        point("edges", "cora", "linear", [40.0, 40.0], 0.5),
+    ]
+    made = successor_tables({"points": points})
+    assert list(made) == ["successors sets", "successors labels cora", "successors robust"]
+    assert made["successors sets"].splitlines() == [
+        "|  | texas | actor |",
+        "|---|---|---|",
+        "| MLP | 70.0 (-11.0 ± 12.7) | – |",
+        "| GRAND-l | 81.0 ± 12.7 | 30.0 ± 0.0 |",
+        "| Fisher | **82.0 (+1.0 ± 0.0)** | – |",
+        "| *best equation by validation* | Fisher | – |",
+        "| *best rival by validation* | MLP | – |",
+        "| *equation − rival* | +12.0 ± 12.7 | – |",
+        "| *trials of each search* | 8 | 8 |",
+    ]
+    assert "| ADC | 40.0 (0.0 ± 0.0) |" in made["successors labels cora"]
+    assert made["successors robust"].splitlines()[0] == "|  | 50% random edges |"

@@ -180,35 +180,48 @@ def schemes(
 def successors(
     small: Small = False,
     part: Annotated[
-        str, typer.Option(help="Measure this alone: sets, labels or edges. By default all three.")
+        str,
+        typer.Option(
+            help="Measure this alone: sets, labels, edges, attack or adaptive. By default all of them."
+        ),
     ] = "",
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=0, help="Of every search.", show_default="by data set, for one core")
+    ] = 0,
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
 ) -> None:
     """The equations of GRAND's successors beside GRAND, GCN, GAT and MLP, each with one search budget.
 
-    Six heterophilous sets, few labels and random edges on three citation graphs: for a GPU. With --small
-    the Cora that comes with the library, seven models, no search. Points that are measured are not
-    repeated.
+    Six heterophilous sets, few labels on two citation graphs, and Cora with random edges and under attack:
+    about two hours on one core. With --small the Cora that comes with the library, seven models, no
+    search. Points that are measured are not repeated.
     """
     from ..experiments.successors import PARTS
     from .tables import print_table
 
     _check_part(part, PARTS)
-    path, found = measure("successors", out, small=small, root=root or None, device=device, part=part)
+    path, found = measure(
+        "successors", out, small=small, root=root or None, device=device, part=part, only=only or (),
+        trials=trials,
+    )  # fmt: skip
     rows = [
         (
             own["part"],
             own["data"],
             f"{own['level']:g}",
             own["title"],
-            f"{own['test']:.1f} ± {own['half']:.1f}",
-            "" if own["difference"] is None else f"{own['difference']:+.1f} ± {own['difference_half']:.1f}",
+            f"{own['test']:.1f}{_half(own['half'])}",
+            "" if own["difference"] is None else f"{own['difference']:+.1f}{_half(own['difference_half'])}",
+            own["trials"],
         )
         for own in found["figures"]
     ]
-    heads = ("part", "data", "level", "model", "test", "− GRAND-l")
+    heads = ("part", "data", "level", "model", "test", "− GRAND-l", "trials")
     print_table("successors, test accuracy in percent with 95% intervals", heads, rows)
     conclude(path, found, "plot_successors")
 
@@ -282,6 +295,11 @@ def _limit(own: Mapping[str, Any], key: str) -> str:
     if key not in own or (key == "theory" and not own["known"]):
         return "–"
     return "none" if own[key] is None else f"{own[key]:.3g}"
+
+
+def _half(value: float | None) -> str:
+    """Half of an interval; none where there is one split alone."""
+    return "" if value is None else f" ± {value:.1f}"
 
 
 def _percent(own: Mapping[str, float]) -> str:

@@ -233,7 +233,8 @@ class Settled:
 
 def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     """Options from defaults, preset, file and command line, each over those before."""
-    from ..configs import find_preset, read_preset
+    from ..configs import find_preset, parts_of, read_preset
+    from ..nn import MODELS
     from ..training.choices import default
     from ..training.config import Config, check_names, read_toml
 
@@ -241,23 +242,23 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     check_names(values)
     values = _absolute(values | flags)
     data, split = (str(values.get(key, default(key))) for key in ("data", "split"))
-    name = find_preset(data, _row(values), preset, split)
+    chosen = _chosen(values)
+    row = MODELS[chosen["model"]].row(chosen)
+    name = find_preset(data, row, preset, split, parts_of(chosen))
     below = {} if name is None else read_preset(name)
     return Settled(Config.from_dict(values, below), name)
 
 
-def _row(values: dict[str, Any]) -> str:
-    """The name under which presets know the model that these options choose."""
+def _chosen(values: dict[str, Any]) -> dict[str, Any]:
+    """These options, checked, and the defaults of the others that the model has."""
     from ..errors import ArgumentError
-    from ..nn import MODELS
     from ..training.choices import applicable
 
     try:
         known = applicable(values)
-        chosen = {name: option.check(values.get(name, option.default)) for name, option in known.items()}
+        return {name: option.check(values.get(name, option.default)) for name, option in known.items()}
     except ArgumentError as error:
         raise ConfigError(str(error)) from None
-    return MODELS[chosen["model"]].row(chosen)
 
 
 def _resumed(folder: Path, flags: dict[str, Any], file: Path | None, ctx: typer.Context) -> Config:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch_geometric.data import Data
 
-from ..configs import find_preset, read_preset
+from ..configs import find_preset, parts_of, read_preset
 from ..data import labelled, number_of_splits
 from ..ensemble import Candidate, Ensemble, choose, load_ensemble
 from ..ensemble.portfolio import KEPT
@@ -70,7 +70,8 @@ def configured(model: str, options: Mapping[str, Any], random_state: Any, device
         return Config.from_dict(given)
     given["model"] = model
     # as options that may be left out: the preset that they choose may be what makes them count
-    preset = find_preset(NAME, Config.from_dict({"model": model}, given).row)
+    chosen = Config.from_dict({"model": model}, given)
+    preset = find_preset(NAME, chosen.row, parts=parts_of(chosen.to_dict()))
     return Config.from_dict(given, {"splits": 1, **({} if preset is None else read_preset(preset))})
 
 

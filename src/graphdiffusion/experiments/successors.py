@@ -1,76 +1,40 @@
 """The equations of GRAND's successors beside GRAND, GCN, GAT and MLP, each with one search budget.
 
-Three parts: graphs whose neighbours differ, with their ten splits; few labels; and random edges added.
+Five parts: graphs whose neighbours differ, with their ten splits; few labels; random edges added; edges
+changed by an attack on GCN; and by an attack on each model itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
-from ..data.structure import tidy_edges
+from ..errors import ConfigError
 from ..training.config import Config
-from ..training.problem import read_data
-from ..training.summary import device_name, half_interval, versions
+from ..training.problem import PER_CLASS, read_data
+from ..training.runs import Run
+from ..training.summary import device_name, versions
 from .depth import trained
-from .presets import preset_config
+from .perturbed import attacked, with_random_edges
 from .record import Plan
 from .results import Note, Tick, open_results
-from .search import search
-from .space import Range, Space, read_space
+from .successor_figures import figures, verdict
+from .successor_models import MODELS, start_of, tuned
 
-STEPS: dict[str, Any] = {"solver": "rk4", "step_size": 0.5}
-PARTS = ("sets", "labels", "edges")
-REACTION = {"reaction": Range(0.01, 0.9, log=True)}
+PARTS = ("sets", "labels", "edges", "attack", "adaptive")
+SURROGATE = "gcn"  # that the attack is made on
 
-# title, row whose settings a search starts from, options that are fixed, what the search tries besides
-Entry = tuple[str, str, dict[str, Any], dict[str, Any]]
-MODELS: dict[str, Entry] = {
-    "mlp": ("MLP", "mlp", {}, {}),
-    "gcn": ("GCN", "gcn", {}, {}),
-    "gat": ("GAT", "gat", {}, {}),
-    "linear": ("GRAND-l", "linear", {}, {}),
-    "nonlinear": ("GRAND-nl", "nonlinear", {}, {}),
-    "fisher": ("Fisher", "linear", {"terms": "source,fisher", **STEPS}, REACTION),
-    "allen-cahn": ("Allen-Cahn", "linear", {"terms": "source,allen-cahn", **STEPS}, REACTION),
-    "zeldovich": ("Zeldovich", "linear", {"terms": "source,zeldovich", **STEPS}, REACTION),
-    "blurring-sharpening": (
-        "blurring-sharpening", "linear", {"terms": "source,blurring-sharpening"}, REACTION
-    ),
-    "labelled-source": (
-        "labelled source", "linear", {"terms": "source,labelled-source"},
-        {"labelled": Range(0.1, 2.0, log=True)},
-    ),
-    "convection": (
-        "convection", "linear", {"terms": "source,convection", **STEPS},
-        {"convection": Range(0.05, 0.9, log=True)},
-    ),
-    "acmp": (
-        "ACMP", "linear", {"equation": "acmp", "terms": "source", **STEPS},
-        {**REACTION, "repulsion": Range(0.01, 0.9, log=True)},
-    ),
-    "graphcon": (
-        "GraphCON", "linear",
-        {"equation": "graphcon", "terms": "source", "solver": "symplectic-euler", "step_size": 0.5},
-        {"stiffness": [0.5, 1.0, 2.0], "damping": [0.5, 1.0], "mix": [False, True]},
-    ),
-    "adc": ("ADC", "linear", {"equation": "adc", "terms": "source"}, {"pace": Range(0.2, 2.0, log=True)}),
-    "blend": (
-        "BLEND", "linear", {"equation": "blend", "terms": "source", "augment": 8, "positions": 8}, {}
-    ),
-    "fractional": (
-        "fractional time", "linear", {"solver": "fractional", "step_size": 0.5},
-        {"derivative": [0.5, 0.7, 0.85, 1.0]},
-    ),
+# what one core can do in about two hours
+TRIALS = {
+    "texas": 32, "cornell": 32, "wisconsin": 32, "chameleon": 16, "actor": 16, "squirrel": 16,
+    "cora": 16, "citeseer": 16,
 }  # fmt: skip
-RIVALS, GRAND = ("mlp", "gcn", "gat"), ("linear", "nonlinear")
-FEW = 2  # labels a class for which the claim of GRAND++ is looked at
+TOO_SLOW = dict.fromkeys(("chameleon", "actor", "squirrel"), ("convection",))
 
 
 @dataclass(frozen=True)
@@ -79,188 +43,193 @@ class Settings:
 
     Attributes:
         sets: Graphs with ten splits of their own.
-        citations: Graphs of the other two parts.
+        citations: Graphs of few labels.
+        disturbed: Graphs of the other parts.
         per_class: Training nodes of each class, for few labels.
         shares: Random edges that are added, as a share of those that are there.
+        attacks: Edges that an attack may add or remove, likewise.
+        adaptive: Those that an attack on the model itself may.
         models: Which.
-        splits: Random splits of the other two parts, one training on each.
-        trials: Of each search, the same for all models; 0: no search, the settings it would start from.
+        left_out: Models that are too slow on a data set, by its name.
+        splits: Random splits of the parts besides sets, one training on each.
+        adaptive_splits: Of the attack on the model itself.
+        trials: Of each search, the same for all models, by data set; 0: the settings it would start from.
+        finalists: Trials of each search that are trained again on fresh splits.
+        final_seeds: Number of these splits.
+        searched_per_class: Training nodes of each class in the searches of few labels.
         epochs: At most.
-        hidden: Width where nothing is searched; 0: that of the settings.
+        hidden: Width of all models.
     """
 
-    sets: tuple[str, ...] = ("chameleon", "squirrel", "actor", "texas", "wisconsin", "cornell")
-    citations: tuple[str, ...] = ("cora", "citeseer", "pubmed")
+    sets: tuple[str, ...] = ("texas", "cornell", "wisconsin", "chameleon", "actor", "squirrel")
+    citations: tuple[str, ...] = ("cora", "citeseer")
+    disturbed: tuple[str, ...] = ("cora",)
     per_class: tuple[int, ...] = (1, 2, 5, 10, 20)
-    shares: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)
+    shares: tuple[float, ...] = (0.0, 0.5, 1.0)
+    attacks: tuple[float, ...] = (0.0, 0.05, 0.1, 0.25)
+    adaptive: tuple[float, ...] = (0.0, 0.1)
     models: tuple[str, ...] = tuple(MODELS)
-    splits: int = 20
-    trials: int = 64
-    epochs: int = 200
-    hidden: int = 0
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(TOO_SLOW))
+    splits: int = 10
+    adaptive_splits: int = 5
+    trials: Mapping[str, int] = field(default_factory=lambda: dict(TRIALS))
+    finalists: int = 3
+    final_seeds: int = 4
+    searched_per_class: int = 5
+    epochs: int = 60
+    hidden: int = 32
 
 
 FULL = Settings()
 SMALL = replace(
-    FULL, sets=(), citations=("cora-embedded",), per_class=(1, 5), shares=(0.0, 0.5), splits=4, trials=0,
-    epochs=20, hidden=16,
+    FULL, sets=(), citations=("cora-embedded",), disturbed=("cora-embedded",), per_class=(1, 5),
+    shares=(0.0, 0.5), attacks=(0.1,), adaptive=(0.1,), splits=4, adaptive_splits=1, trials={}, epochs=20,
+    hidden=16, left_out={},
     models=("mlp", "gcn", "linear", "allen-cahn", "blurring-sharpening", "labelled-source", "graphcon"),
 )  # fmt: skip
 
 
 def reproduce(
-    out: Path, *, small: bool, root: str | None, device: torch.device, note: Note, part: str = ""
+    out: Path,
+    *,
+    small: bool,
+    root: str | None,
+    device: torch.device,
+    note: Note,
+    part: str = "",
+    only: Sequence[str] = (),
+    trials: int = 0,
 ) -> Path:
-    """Measure in ``<out>/successors``, or ``successors-small``; the path of the results file."""
+    """Measure in ``<out>/successors``, or ``successors-small``; the path of the results file.
+
+    Args:
+        part: This alone.
+        only: These data sets alone.
+        trials: Of every search; 0: those of the settings. Then no model is left out.
+    """
     settings = SMALL if small else FULL
+    known = {*settings.sets, *settings.citations, *settings.disturbed}
+    if unknown := set(only) - known:
+        raise ConfigError(
+            f"only must be among {', '.join(sorted(known))}; got {', '.join(sorted(unknown))}."
+        )
+    if trials:
+        settings = replace(settings, trials=dict.fromkeys(sorted(known), trials), left_out={})
     folder = out / ("successors-small" if small else "successors")
-    graphs: dict[str, Data] = {}
     with open_results(folder, asdict(settings), note) as results:
-
-        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-            name, model = point["data"], point["model"]
-            if name not in graphs:
-                graphs[name] = read_data(Config(data=name), root)
-            data = graphs[name]
-            config = tuned(point, settings, data, folder / "search", device.type, note)
-            config = config.replace(splits=0 if point["part"] == "sets" else settings.splits)
-            if point["part"] == "labels":
-                config = config.replace(per_class=int(point["level"]))
-            if point["part"] == "edges":
-                data = with_random_edges(data, point["level"])
-            where = "-".join((point["part"], name, model, f"{point['level']:g}"))
-            run = trained(config, folder / "runs" / where, data)
-            return {
-                "test": [100 * (result.test or 0.0) for result in run.results],
-                "val": [100 * (result.val or 0.0) for result in run.results],
-                "options": config.to_dict(),
-                "device": device_name(device),
-                "versions": versions(),
-            }
-
-        wanted = [p for p in points_of(settings) if part in ("", p["part"])]
-        results.measure(wanted, compute)
+        work = Work(settings, folder, root, device, note)
+        wanted = [
+            p for p in points_of(settings) if part in ("", p["part"]) and (not only or p["data"] in only)
+        ]
+        results.measure(wanted, work.compute)
         results.conclude(figures=figures(results.points), verdict=verdict(results.points))
     return results.path
 
 
 def points_of(settings: Settings) -> list[dict[str, Any]]:
     """What identifies every point: part, data set, model, and the labels a class or the share of edges."""
-    levels: dict[str, Sequence[float]] = {
-        "sets": (0.0,),
-        "labels": [float(count) for count in settings.per_class],
-        "edges": settings.shares,
+    parts: dict[str, tuple[Sequence[str], Sequence[float]]] = {
+        "sets": (settings.sets, (0.0,)),
+        "labels": (settings.citations, [float(count) for count in settings.per_class]),
+        "edges": (settings.disturbed, settings.shares),
+        "attack": (settings.disturbed, settings.attacks),
+        "adaptive": (settings.disturbed, settings.adaptive),
     }
     return [
         {"part": part, "data": name, "model": model, "level": level}
-        for part in PARTS
-        for name in (settings.sets if part == "sets" else settings.citations)
+        for part, (names, levels) in parts.items()
+        for name in names
         for model in settings.models
-        for level in levels[part]
+        for level in levels
+        if model not in settings.left_out.get(name, ())
     ]
 
 
-def tuned(
-    point: Mapping[str, Any], settings: Settings, data: Data, folder: Path, device: str, note: Note
-) -> Config:
-    """The best settings that a search finds for a model on a data set, by validation.
+class Work:
+    """Searches, trainings and attacks of the points, each once."""
 
-    Few labels and added edges take those of the graph as it is, with 20 labels a class.
-    """
-    _, row, fixed, more = MODELS[point["model"]]
-    split = "given" if point["part"] == "sets" else "random"
-    start = preset_config(point["data"], row, "start", split=split, device=device)
-    start = start.replace(splits=0, epochs=settings.epochs, **fixed)
-    if settings.hidden and "hidden" in start.to_dict():
-        start = start.replace(hidden=settings.hidden)
-    if not settings.trials:
-        return start
-    space: Space = {name: own for name, own in read_space(row).items() if name not in fixed}
-    where = folder / f"{split}-{point['data']}-{point['model']}"
-    return search(
-        start, {**space, **more}, Plan(trials=settings.trials), where, data=data, watcher=note
-    ).best
+    def __init__(
+        self, settings: Settings, folder: Path, root: str | None, device: torch.device, note: Note
+    ) -> None:
+        self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
+        self._graphs: dict[str, Data] = {}
+        self._attacked: dict[tuple[str, str, int, float], Data] = {}
 
+    def compute(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        """The figures of a point."""
+        config = self.config(point)
+        run = self.run(point, config)
+        if point["part"] in ("attack", "adaptive") and point["level"]:
+            scores = self.under_attack(point, run, tick)
+        else:
+            scores = [(result.val or 0.0, result.test or 0.0) for result in run.results]
+        if point["part"] == "adaptive":
+            scores = scores[: self.settings.adaptive_splits]
+        return {
+            "test": [100 * test for _, test in scores],
+            "val": [100 * val for val, _ in scores],
+            "trials": self.settings.trials.get(point["data"], 0),
+            "options": config.to_dict(),
+            "device": device_name(self.device),
+            "versions": versions(),
+        }
 
-def with_random_edges(data: Data, share: float, seed: int = 0) -> Data:
-    """The graph with random undirected edges, as many as ``share`` times those it has."""
-    n, wanted = int(data.num_nodes or 0), round(share * data.edge_index.shape[1] / 2)
-    if not wanted:
-        return data
-    generator = torch.Generator().manual_seed(seed)
-    known = {(int(i), int(j)) for i, j in data.edge_index.T.tolist()}
-    room = n * (n - 1) // 2 - len(known) // 2
-    added: list[tuple[int, int]] = []
-    while len(added) < min(wanted, room):
-        i, j = torch.randint(0, n, (2,), generator=generator).tolist()
-        if i != j and (i, j) not in known:
-            known |= {(i, j), (j, i)}
-            added.append((i, j))
-    edges = torch.cat([data.edge_index, torch.tensor(added).T], 1)
-    found = data.clone()
-    found.edge_index = tidy_edges(edges.numpy(), n)[0]
-    return found
+    def graph(self, name: str) -> Data:
+        if name not in self._graphs:
+            self._graphs[name] = read_data(Config(data=name), self.root)
+        return self._graphs[name]
 
+    def config(self, point: Mapping[str, Any]) -> Config:
+        """The best settings that a search finds for a model on a data set, by validation.
 
-def figures(points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of every point: means, half of the 95% interval, and the paired difference to GRAND-l."""
-    found = []
-    for p in points:
-        base = next((q for q in points if _case(q) == _case(p) and q["model"] == "linear"), None)
-        apart = None
-        if base is not None and len(base["test"]) == len(p["test"]):
-            apart = [own - other for own, other in zip(p["test"], base["test"], strict=True)]
-        found.append(
-            {
-                **{key: p[key] for key in ("part", "data", "model", "level")},
-                "title": MODELS[p["model"]][0],
-                "test": fmean(p["test"]),
-                "half": half_interval(p["test"]),
-                "val": fmean(p["val"]),
-                "difference": None if apart is None else fmean(apart),
-                "difference_half": None if apart is None else half_interval(apart),
-            }
-        )
-    return found
+        All parts besides sets have one search, on the graph as it is and with few labels.
+        """
+        own, name, model = self.settings, point["data"], point["model"]
+        split = "given" if point["part"] == "sets" else "random"
+        start = start_of(model, name, split, epochs=own.epochs, hidden=own.hidden, device=self.device.type)
+        if split == "random":
+            start = start.replace(per_class=own.searched_per_class)
+        if trials := own.trials.get(name, 0):
+            plan = Plan(trials=trials, finalists=own.finalists, final_seeds=own.final_seeds)
+            where = self.folder / "search" / f"{split}-{name}-{model}"
+            start = tuned(start, model, plan, where, self.graph(name), self.note)
+        if split == "given":
+            return start.replace(splits=0)
+        labels = int(point["level"]) if point["part"] == "labels" else PER_CLASS
+        return start.replace(splits=own.splits, per_class=labels)
 
+    def run(self, point: Mapping[str, Any], config: Config) -> Run:
+        """The trainings of a point. An attack comes after them: they are those of the graph as it is."""
+        name, data = f"{point['data']}-{point['model']}", self.graph(point["data"])
+        if point["part"] != "sets":
+            name += f"-{config.per_class}-labels"
+        if point["part"] == "edges" and point["level"]:
+            name += f"-{point['level']:g}-edges"
+            data = with_random_edges(data, point["level"])
+        return trained(config, self.folder / "runs" / name, data)
 
-def verdict(points: Sequence[Mapping[str, Any]]) -> str:
-    """Where the best diffusion equation, chosen by validation, is at or above the best rival.
-
-    And whether the source at labelled nodes is above GRAND-l with one and two labels a class, beyond the
-    95% interval of the paired difference.
-    """
-    sentences = []
-    cases = {_case(p): [q for q in points if _case(q) == _case(p)] for p in points if p["part"] == "sets"}
-    ahead = []
-    for (_, name, _), own in cases.items():
-        rivals, ours = ([p for p in own if (p["model"] in RIVALS) is rival] for rival in (True, False))
-        if rivals and ours:
-            best = [max(group, key=lambda p: fmean(p["val"])) for group in (ours, rivals)]
-            test = [fmean(p["test"]) for p in best]
-            ahead.append((name, MODELS[best[0]["model"]][0], test[0] - test[1]))
-    if ahead:
-        named = ", ".join(f"{name} {title} {gain:+.1f}" for name, title, gain in ahead)
-        wins = sum(gain >= 0 for *_, gain in ahead)
-        sentences.append(
-            "The diffusion equation that validates best is at or above the best of MLP, GCN and GAT on "
-            f"{wins} of {len(ahead)} sets whose neighbours differ ({named})."
-        )
-    few = [
-        f
-        for f in figures(points)
-        if f["part"] == "labels" and f["level"] <= FEW and f["model"] == "labelled-source"
-    ]
-    known = [f for f in few if f["difference"] is not None]
-    if known:
-        better = sum(f["difference"] > f["difference_half"] for f in known)
-        named = ", ".join(f"{f['data']} {f['level']:g}: {f['difference']:+.1f}" for f in known)
-        sentences.append(
-            f"With at most {FEW} labels a class the source at labelled nodes is above GRAND-l in {better} "
-            f"of {len(known)} cases, beyond the interval ({named})."
-        )
-    return " ".join(sentences) or "Not enough is measured for a verdict."
+    def under_attack(self, point: Mapping[str, Any], run: Run, tick: Tick) -> list[tuple[float, float]]:
+        """Validation and test accuracy of every trained model on the graph its split is attacked with."""
+        model = point["model"] if point["part"] == "adaptive" else SURROGATE
+        victims = run
+        if model != point["model"]:
+            its = {**point, "model": model}
+            victims = self.run(its, self.config(its))
+        members = range(self.settings.adaptive_splits if point["part"] == "adaptive" else len(run.results))
+        found = []
+        for member in members:
+            key = (point["data"], model, member, point["level"])
+            if key not in self._attacked:
+                self._attacked[key] = attacked(victims, member, point["level"])
+            val, test = on_graph(run, member, self._attacked[key])
+            found.append((val, test))
+            tick((member + 1) / len(members))
+        return found
 
 
-def _case(point: Mapping[str, Any]) -> tuple[str, str, float]:
-    return point["part"], point["data"], point["level"]
+def on_graph(run: Run, member: int, data: Data) -> tuple[float, float]:
+    """Validation and test accuracy of a trained model on another graph with the same nodes."""
+    own = replace(run)
+    own.remember(data)
+    val, test = own.evaluate(member)
+    return val or 0.0, test or 0.0

@@ -10,29 +10,47 @@ from typing import Any
 import numpy as np
 
 from ..experiments.results import read_results
-from ..experiments.successors import GRAND, MODELS, PARTS, RIVALS
+from ..experiments.successor_models import GRAND, MODELS, RIVALS
+from ..experiments.successors import PARTS
 from .style import BLUE, GREEN, GREY, new_figure, save, tidy
 
-HEADS = {"sets": "", "labels": "labels a class: {:g}", "edges": "random edges added: {:.0%}"}
+HEADS = {
+    "sets": "",
+    "labels": "labels a class: {:g}",
+    "edges": "random edges added: {:.0%}",
+    "attack": "attack on GCN: {:.0%}",
+    "adaptive": "attack on the model: {:.0%}",
+}
 
 
-def plot_successors(results: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
+def plot_successors(
+    results: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    parts: Sequence[str] = PARTS,
+) -> Path:
     """The picture of a results file, by default ``picture.png`` beside it.
 
     A panel for each data set and level: test accuracy of every model with its 95% interval.
+
+    Args:
+        results: The file.
+        path: Of the picture.
+        parts: Of the experiment; those that are measured are drawn.
     """
     results = Path(results)
-    found = read_results(results)["figures"]
+    found = [f for f in read_results(results)["figures"] if f["part"] in parts]
+    # an attack that changes nothing is the graph as it is
+    found = [f for f in found if f["level"] or f["part"] in ("sets", "edges")]
     panels = [
         (part, data, level)
-        for part in PARTS
+        for part in parts
         for data, level in dict.fromkeys((f["data"], f["level"]) for f in found if f["part"] == part)
     ]
     models = [name for name in MODELS if any(f["model"] == name for f in found)]
     columns = min(4, max(1, len(panels)))
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(
-        figsize=(3.4 * columns + 1.2, (0.26 * len(models) + 1.0) * rows),
+        figsize=(3.0 * columns + 1.2, (0.24 * len(models) + 1.0) * rows),
         nrows=rows, ncols=columns, sharey=True,
     )  # fmt: skip
     grid = np.ravel(axes)
@@ -40,7 +58,8 @@ def plot_successors(results: str | os.PathLike[str], path: str | os.PathLike[str
         own = [f for f in found if (f["part"], f["data"], f["level"]) == panel]
         _bars(axis, own, models)
         part, data, level = panel
-        axis.set_title(", ".join(filter(None, (data, HEADS[part].format(level)))), fontsize=10)
+        about = HEADS[part].format(level) if level else ""
+        axis.set_title(", ".join(filter(None, (data, about))), fontsize=10)
     for axis in grid[len(panels) :]:
         axis.set_visible(False)
     return save(figure, results.with_name("picture.png") if path is None else path)
@@ -50,7 +69,8 @@ def _bars(axis: Any, figures: Sequence[Mapping[str, Any]], models: Sequence[str]
     tidy(axis)
     for f in figures:
         colour = GREY if f["model"] in RIVALS else BLUE if f["model"] in GRAND else GREEN
-        axis.errorbar(f["test"], models.index(f["model"]), xerr=f["half"], fmt="o", color=colour, capsize=2)
+        place, half = models.index(f["model"]), f["half"] or 0.0  # of one split alone there is no interval
+        axis.errorbar(f["test"], place, xerr=half, fmt="o", color=colour, capsize=2)
     axis.set_yticks(range(len(models)), [MODELS[name][0] for name in models])
     axis.set_ylim(len(models) - 0.5, -0.5)
     low, high = axis.get_xlim()

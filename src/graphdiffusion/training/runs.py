@@ -181,6 +181,11 @@ class Run:
         found = member_splits(self.config, self.problem.data, [self._result(member).member])
         return Split(*(getattr(found, part)[0] for part in ("train", "val", "test")))
 
+    def shown_labels(self, member: int | None = None) -> dict[str, Tensor]:
+        """The labels of training nodes that the model of a member takes as inputs, by argument."""
+        result = self._result(member)
+        return self._labels(result, self.model(result.number), None)
+
     def matched(self, data: Data) -> tuple[Data, list[str]]:
         """A graph alone, with the features of the training in their order, and notes on what differs.
 
