@@ -60,7 +60,11 @@ def _serve(rank, size, store, pipe):
 
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timedelta(seconds=PATIENCE / 2)
+        "gloo",
+        init_method=f"file://{store}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=PATIENCE / 2),
     )
     while True:
         function, args = pipe.recv()

@@ -21,7 +21,9 @@ def whole_graph(directed=True, n=29, edges=90, seed=0, weighted=False):
     index = torch.randint(0, n, (2, edges), generator=generator)
     if not directed:
         index = torch.cat([index, index.flip(0)], 1)
-    weight = torch.rand(index.shape[1], generator=generator, dtype=torch.float64) + 0.5 if weighted else None
+    weight = (
+        torch.rand(index.shape[1], generator=generator, dtype=torch.float64) + 0.5 if weighted else None
+    )
     return Graph.from_edge_index(index, n, weight, self_loops=1.0)
 
 
@@ -51,7 +53,9 @@ def own(part, field, shape):
 
 CASES = {
     "propagate": (lambda g, a, x: propagate(g, a, x), [(2, "E"), (2, "n", 3)], (2, "n", 3)),
-    "transposed": (lambda g, a, x: propagate(g, a, x, transpose=True), [(2, "E"), (2, "n", 3)], (2, "n", 3)),
+    "transposed": (
+        lambda g, a, x: propagate(g, a, x, transpose=True), [(2, "E"), (2, "n", 3)], (2, "n", 3)
+    ),
     "one matrix": (lambda g, a, x: propagate(g, a, x), [("E",), (4, "n", 3)], (4, "n", 3)),
     "score": (lambda g, q, k: score(g, q, k), [(2, "n", 3), (2, "n", 3)], (2, "E")),
     "rows": (lambda g, s: normalise(g, s), [(2, "E")], (2, "E")),

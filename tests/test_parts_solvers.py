@@ -26,14 +26,18 @@ LAYERS = {
     "adjoint": {"variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint"},
     "semi-implicit": {"variant": "nonlinear", "solver": "semi-implicit", "step_size": 0.5},
     "semi-implicit linear": {"solver": "semi-implicit", "step_size": 2.0, "over": "rows"},
-    "trapezoid": {"variant": "nonlinear", "solver": "trapezoid", "step_size": 0.5, "rtol": 1e-10, "atol": 1e-10},
+    "trapezoid": {
+        "variant": "nonlinear", "solver": "trapezoid", "step_size": 0.5, "rtol": 1e-10, "atol": 1e-10
+    },
     "esdirk": {"variant": "nonlinear", "solver": "esdirk"},
     "adams-moulton": {"variant": "nonlinear", "solver": "adams-moulton", "step_size": 0.2},
     "exponential-two-step": {"variant": "nonlinear", "solver": "exponential-two-step", "step_size": 0.5},
     "exponential42": {"variant": "nonlinear", "solver": "exponential42"},
     "fractional": {"solver": "fractional", "step_size": 0.3, "derivative": 0.8},
     "rewired": {"variant": "nonlinear-rewired", "solver": "rk4", "step_size": 0.4, "keep": 0.6},
-    "rewired threshold": {"variant": "nonlinear-rewired", "solver": "rk4", "step_size": 0.4, "threshold": 0.2},
+    "rewired threshold": {
+        "variant": "nonlinear-rewired", "solver": "rk4", "step_size": 0.4, "threshold": 0.2
+    },
     "rewired mass": {
         "variant": "nonlinear-rewired", "solver": "rk4", "step_size": 0.4, "mass": 0.7, "over": "rows"
     },
@@ -67,7 +71,9 @@ def layer_on_parts(rank, size, name):
 
     wanted, gradients, stats = result(graph, x, weight)
     with use_part(part):
-        out, found, own_stats = result(part, *(own(part, v, s) for v, s in zip((x, weight), shapes, strict=True)))
+        out, found, own_stats = result(
+            part, *(own(part, v, s) for v, s in zip((x, weight), shapes, strict=True))
+        )
         from graphdiffusion.partition.whole import total
 
         summed = [found[0], *(total(g) for g in found[1:])]
@@ -96,7 +102,9 @@ def penalties(rank, size):
     graph = whole_graph()
     part = part_of(graph, rank, size)
     torch.manual_seed(0)
-    layer = GraphDiffusion(6, variant="nonlinear", solver="rk4", step_size=0.4, heads=2, attention_dim=4).double()
+    layer = GraphDiffusion(
+        6, variant="nonlinear", solver="rk4", step_size=0.4, heads=2, attention_dim=4
+    ).double()
     (x,) = fields(graph, ("n", 6))
     key = torch.tensor(5)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from processes import group
@@ -13,8 +11,8 @@ from torch_geometric.utils import subgraph
 
 from graphdiffusion.data import load_data
 from graphdiffusion.partition import split, use_part
-from graphdiffusion.training import Config, Trainer, load_problem, open_folder, protocol
-from graphdiffusion.training.parts import SharedFolder, on_part
+from graphdiffusion.training import Config, load_problem, protocol
+from graphdiffusion.training.parts import on_part
 from graphdiffusion.training.population import Population
 
 pytestmark = pytest.mark.xdist_group("parts")
@@ -25,14 +23,19 @@ CASES = {
     "linear": {**ATTENTION, "batch_norm": True, "label_rate": 0.5, "sweep": 2.0},
     "nonlinear": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "time": 3.0},
     "rewired": {
-        **ATTENTION, "variant": "nonlinear-rewired", "solver": "rk4", "step_size": 1.0, "time": 3.0, "keep": 0.7
+        **ATTENTION, "variant": "nonlinear-rewired", "solver": "rk4", "step_size": 1.0, "time": 3.0,
+        "keep": 0.7,
     },
-    "rows": {**ATTENTION, "over": "rows", "normaliser": "softmax", "mlp": True, "class_weights": "balanced"},
+    "rows": {
+        **ATTENTION, "over": "rows", "normaliser": "softmax", "mlp": True, "class_weights": "balanced"
+    },
     "penalties": {
         **ATTENTION, "variant": "nonlinear", "solver": "rk4", "step_size": 1.0, "time": 3.0, "kinetic": 0.1,
         "jacobian": 0.1,
     },
-    "adjoint": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint", "time": 2.0},
+    "adjoint": {
+        **ATTENTION, "variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint", "time": 2.0
+    },
     "semi-implicit": {**ATTENTION, "variant": "nonlinear", "solver": "semi-implicit", "time": 3.0},
     "labelled": {**ATTENTION, "terms": "source,labelled-source"},
     "gcn": {"model": "gcn"},

@@ -14,7 +14,8 @@ from .messages import say
 
 if TYPE_CHECKING:
     from ..partition import About
-    from ..training import Config, Problem
+    from ..training import Config, Member, Problem, Trainer
+    from ..training.chunks import RunFolder
     from .train import Settled
 
 ENGINES = ("local", "ray")
@@ -50,11 +51,10 @@ def train_on_parts(
     launched, config = started_by_launcher(), settled.config
     if config.batches:
         raise ConfigError(refused_with_parts(config))
-    if engine not in ENGINES:
-        raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
     if launched > 1 and (engine != "local" or parts not in (0, launched)):
         raise ConfigError(
-            f"a launcher has started {launched} processes, one for each part: leave out --parts and --engine."
+            f"a launcher has started {launched} processes, one for each part: leave out --parts and "
+            "--engine."
         )
     first = os.environ.get("RANK", "0") == "0"
     if resume and is_finished(out):
@@ -76,7 +76,12 @@ def train_on_parts(
             data = _prepare(settled, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
     order = Order(
-        config.to_dict(), tuple(str(p.resolve()) for p in plugins), out, folder, resume, watching
+        config.to_dict(),
+        tuple(str(p.resolve()) for p in plugins),
+        out.resolve(),
+        folder.resolve(),
+        resume,
+        watching,
     )
     if launched > 1:
         _await(folder, launched, out)
@@ -85,6 +90,18 @@ def train_on_parts(
         (launch_ray if engine == "ray" else launch_here)(order, parts)
     if first:
         _show(settled, out, root, plugins, report and folder is not stored, data)
+
+
+def spread(
+    problem: Problem, config: Config, members: list[Member], folder: RunFolder, plugins: list[Path]
+) -> Trainer:
+    """A trainer that spreads the members over a Ray cluster: as many in a task as fit on a GPU, or one."""
+    from ..training.memory import chunk_size
+    from ..training.spread import SpreadTrainer
+
+    files = [str(path.resolve()) for path in plugins]
+    each = chunk_size(problem, config, len(members))
+    return SpreadTrainer(problem, config, members, folder, each=each, plugins=files, say=say)
 
 
 class _Watching:
@@ -109,7 +126,7 @@ def _prepare(
     flags: dict[str, Any],
     resume: bool,
 ) -> Problem:
-    """Read the graph, meet errors that would come later, cut it and write the parts, unless they are there."""
+    """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
     from ..training import load_problem
     from ..training.partfolder import holds_parts, write_problem
@@ -187,7 +204,8 @@ def _await(folder: Path, parts: int, out: Path) -> None:
             pass
         time.sleep(0.5)
     raise ConfigError(
-        f"no {parts} parts appeared in {folder} in half an hour: --out must be a folder that all machines see."
+        f"no {parts} parts appeared in {folder} in half an hour: --out must be a folder that all machines "
+        "see."
     )
 
 

@@ -74,7 +74,11 @@ def train(
         str, typer.Option(help="How: metis (extra parts), ldg, random; auto: metis where it is installed.")
     ] = "auto",
     engine: Annotated[
-        str, typer.Option(help="Who starts the processes: local, or ray (extra cluster).")
+        str,
+        typer.Option(
+            help="Who starts processes: local, or ray, for parts or for several trainings at once (extra "
+            "cluster)."
+        ),
     ] = "local",
     report: Annotated[bool, typer.Option(help="Write report.html, a page to look at.")] = True,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -93,8 +97,7 @@ def train(
     from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
     from ..ensemble.portfolio import SHARED
-
-    from .parts import started_by_launcher, train_on_parts
+    from .parts import ENGINES, started_by_launcher, train_on_parts
 
     launched = started_by_launcher()
     parted = bool(parts) or launched > 1
@@ -133,8 +136,16 @@ def train(
                 f"{out} holds a run already: add --resume to go on with it, or name another folder."
             )
     try:
+        if engine not in ENGINES:
+            raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
         if parted:
-            job = {"parts": parts, "method": cut, "engine": engine, "quiet": quiet, "report": report}
+            job: dict[str, Any] = {
+                "parts": parts,
+                "method": cut,
+                "engine": engine,
+                "quiet": quiet,
+                "report": report,
+            }
             train_on_parts(settled, out, resume, root or None, plugin or [], flags, **job)
         elif automatic:
             how = {"refit": refit, "compare": baselines, "budget": budget, "resume": resume, "quiet": quiet}
@@ -142,7 +153,7 @@ def train(
             own = None if resume or plain else settled
             _choose(settled.config, own, out, root or None, how)
         else:
-            _train(settled, out, resume, quiet, root or None, plugin or [], flags, report)
+            _train(settled, out, resume, quiet, root or None, plugin or [], flags, report, engine)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
         more = "".join(f" --plugin {path}" for path in plugin or [])
@@ -298,12 +309,14 @@ def _train(
     plugins: list[Path],
     flags: dict[str, Any],
     report: bool,
+    engine: str,
 ) -> None:
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
     from ..training.runs import read_summary
     from .automatic import about_data
+    from .parts import spread
     from .progress import watching
     from .tables import error_console, print_summary
 
@@ -335,7 +348,10 @@ def _train(
     watched = watching(len(members), console, quiet)
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
-        Trainer(problem, config, members, folder, watcher).run()
+        if engine == "ray":
+            spread(problem, config, members, folder, plugins).run()
+        else:
+            Trainer(problem, config, members, folder, watcher).run()
     page = write_report(out, root=root, data=problem.data) if report else None
     print_summary(out, read_summary(out), plugins, page)
 

@@ -72,7 +72,7 @@ class Blend(Diffusion):
         return False  # encodings of a new graph are computed on first use
 
     @property
-    def takes_parts(self) -> bool:
+    def takes_parts(self) -> bool:  # type: ignore[override]
         return False  # encodings follow from the whole graph
 
     def reset_parameters(self) -> None:

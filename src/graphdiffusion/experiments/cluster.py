@@ -90,7 +90,9 @@ def search_on_cluster(
         for failure in results.errors:
             watcher(f"a family failed: {failure}")
         found = [
-            json.loads(r.metrics["outcomes"]) for r in results if r.metrics and "outcomes" in r.metrics
+            json.loads(r.metrics["outcomes"])
+            for r in (results[k] for k in range(len(results)))
+            if r.metrics and "outcomes" in r.metrics
         ]
         return conclude(book, workshop, _collect(config, found), watcher)
 

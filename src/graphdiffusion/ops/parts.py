@@ -43,11 +43,14 @@ def spmm(
 
 
 def _returned(part: Part, rows: Tensor, own: Tensor) -> Tensor:
-    """Own rows and what readers have sent back for them: ``(L, s, d)`` and ``(L, n, d)`` → ``(L, n, d)``."""
+    """Own rows ``(L, n, d)``, and added to them what readers have sent back, ``(L, s, d)``."""
     pattern, one = part.returned, rows.new_ones(1, 1)
     kernels = backend(rows)
     return kernels.spmm(
-        pattern, one.expand(len(rows), pattern.num_edges), rows.contiguous(), add=(one[0].expand(len(rows)), own)
+        pattern,
+        one.expand(len(rows), pattern.num_edges),
+        rows.contiguous(),
+        add=(one[0].expand(len(rows)), own),
     )
 
 

@@ -138,8 +138,8 @@ def attention(
     check_choice(activation, _ACTIVATIONS, "activation")
     check_choice(kind, _KINDS, "kind")
     check_choice(over, _OVER, "over")
-    # the kernels of the attention in one piece normalise one side, have no gradient of the edge weights, and
-    # read no other part of the graph
+    # the kernels of the attention in one piece normalise one side, have no gradient of the edge weights,
+    # and read no other part of the graph
     whole = not isinstance(graph, Part)
     if has_triton(q) and whole and over != "symmetric" and not (weight is not None and _learnt(weight)):
         q, k, weight, lead = _flat_heads(q, k, weight)

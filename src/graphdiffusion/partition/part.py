@@ -69,7 +69,13 @@ class Part(Graph):
 
         def make() -> Pattern:
             return Pattern(
-                self.rows, self.rows + len(self.halo), self.row, self.col, self.rowptr, self.perm, self.colptr
+                self.rows,
+                self.rows + len(self.halo),
+                self.row,
+                self.col,
+                self.rowptr,
+                self.perm,
+                self.colptr,
             )
 
         return self.once("reach", make)
@@ -108,9 +114,10 @@ class Part(Graph):
             order = torch.argsort(number, stable=True)
             order = order[torch.argsort(self.row[order].long(), stable=True)]  # by row, then by number
             rank = torch.empty_like(order)
-            rank[order] = torch.arange(len(order), device=order.device) - self.rowptr[:-1].long()[
-                self.row[order].long()
-            ]
+            rank[order] = (
+                torch.arange(len(order), device=order.device)
+                - self.rowptr[:-1].long()[self.row[order].long()]
+            )
             return self.first_edge[self.row.long()] + rank
 
         return self.once("places", make)

@@ -179,7 +179,7 @@ def largest_entry(x: Tensor) -> Tensor:
 
 
 def node_places(rows: int, width: int) -> Tensor | None:
-    """Places of the entries of a node field ``(rows, width)`` in that of the whole graph, ``(rows·width,)``.
+    """Places of the entries of a node field ``(rows, width)`` in that of the whole graph, in one dimension.
 
     ``None`` where this is the whole graph: they are 0, 1, 2, …
     """

@@ -156,7 +156,9 @@ def bicgstab(
         omega = _ratio(dot(w, s), dot(w, w))
         move = alpha * p_hat + omega * s_hat
         rho = rho_new
-        fresh = going & ((rho == 0) | (omega == 0) | ~everywhere(torch.isfinite(move).all(-2, keepdim=True)))
+        fresh = going & (
+            (rho == 0) | (omega == 0) | ~everywhere(torch.isfinite(move).all(-2, keepdim=True))
+        )
         y = torch.where(going, y + torch.where(fresh, r / diagonal, move), y)
         r = torch.where(going, s - omega * w, r)
         if bool(fresh.any()):
@@ -178,7 +180,9 @@ def bicgstab(
 def _too_large(c: Tensor, largest: float, b: Tensor, stats: Stats) -> Tensor:
     """Members for which rounding leaves too few digits, ``(..., 1, 1)``."""
     hopeless = (c.abs() > largest).any(-1, keepdim=True)
-    if bool(hopeless.any()) and bool(somewhere((hopeless & ~torch.isnan(b)).any())):  # noted once, in the first step
+    if bool(hopeless.any()) and bool(
+        somewhere((hopeless & ~torch.isnan(b)).any())
+    ):  # noted once, in the first step
         stats.fail(
             NotConverged(
                 f"τα = {float(c.abs().max()):g} is too large for the linear solve of the semi-implicit "

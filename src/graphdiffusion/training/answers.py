@@ -87,10 +87,10 @@ def answers_of(
             output, *masks = (gathered(v, 1) for v in (own_rows, population.val, population.test))
             if output is None:  # another process has all rows
                 return
-            output, masks = output.cpu(), [mask.cpu() for mask in masks if mask is not None]
+            output, whole_masks = output.cpu(), [mask.cpu() for mask in masks if mask is not None]
             for k in range(len(chosen)):
                 statistics = {name: value[k].cpu() for name, value in population.statistics.items()}
-                answer = Answer(output[k], statistics, masks[0][k], masks[1][k], weight)
+                answer = Answer(output[k], statistics, whole_masks[0][k], whole_masks[1][k], weight)
                 visit(answer)
                 if small:
                     found.append(answer)

@@ -27,7 +27,7 @@ from .summary import Result, summarise
 from .template import TASK, stacked_template
 
 CHECKPOINT, CHUNKS = "checkpoint.safetensors", "chunks"
-PARTS = "parts"  # the graph in parts, while a run trains on them
+PARTS, SPREAD = "parts", "spread"  # while a run trains: its graph in parts, the runs of its tasks
 
 # results and best states of members that have finished, by number
 Done = dict[int, tuple[Result, dict[str, Tensor]]]
@@ -120,6 +120,10 @@ class RunFolder:
         self._metrics.cut(until)
         return done
 
+    def settle(self) -> None:
+        """Drop lines of metrics that belong to no finished chunk."""
+        self._metrics.cut(self._settled)
+
     def note(self, line: Mapping[str, Any]) -> None:
         """One line of metrics."""
         self._metrics.append(line)
@@ -171,7 +175,7 @@ class RunFolder:
         assessed: tuple[float, dict[str, Any]],
     ) -> None:
         """Write the model file and the summary; ``assessed`` is what :func:`assess` gives."""
-        self._metrics.cut(self._settled)
+        self.settle()
         note = {
             "run": self.run,
             "in_channels": problem.in_channels,
@@ -259,13 +263,13 @@ def leftovers(folder: Path) -> list[Path]:
     files = [p for p in (folder / CHECKPOINT, *_chunk_files(folder), *parts) if p.is_file()]
     if chunks.is_dir() and set(inside) <= set(files):
         files.append(chunks)
-    own = folder / PARTS
-    return [*files, own] if own.is_dir() and not own.is_symlink() else files
+    own = [folder / name for name in (PARTS, SPREAD)]
+    return [*files, *(path for path in own if path.is_dir() and not path.is_symlink())]
 
 
 def clear_leftovers(folder: Path) -> None:
     for path in leftovers(folder):
-        if path.name == PARTS:
+        if path.name in (PARTS, SPREAD):
             shutil.rmtree(path)
         elif path.is_dir():
             path.rmdir()

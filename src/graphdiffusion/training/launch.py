@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..errors import ConfigError, WorkerError
+from ..errors import ConfigError, GraphDiffusionError, WorkerError
 from ..plugins import load_plugin
 from .chunks import PARTS
 from .config import Config
@@ -27,6 +28,10 @@ from .worker import joined, restarted, train_part
 
 RESTARTS = 3  # of all processes, after one of them is lost
 
+# a process that fails by itself says so here, since it would fail again: those started anew end at once
+_FAILED = "failed.txt"
+_LOST = ("gloo", "nccl", "connection", "timed out")  # in an error of a process that has lost another
+
 
 @dataclass(frozen=True)
 class Order:
@@ -35,8 +40,8 @@ class Order:
     Attributes:
         options: Of the configuration.
         plugins: Files with classes of their own.
-        out: Folder of the run.
-        folder: The parts.
+        out: Folder of the run, from anywhere: a worker may have another working directory.
+        folder: The parts, likewise.
         resume: Go on with the run in ``out``.
         watching: A function of a module: from the number of members to what watches them.
     """
@@ -48,17 +53,30 @@ class Order:
     resume: bool
     watching: Callable[[int], AbstractContextManager[Watcher | None]] = nullcontext  # type: ignore[assignment]
 
+    @property
+    def failed(self) -> Path:
+        """Where a process notes why it fails."""
+        return self.out / PARTS / _FAILED
+
 
 def work(order: Order) -> None:
     """What each process does, once a launcher has told it its place."""
-    for path in order.plugins:
-        load_plugin(path)
-    if is_finished(order.out):  # lost and started again at its very end
+    if is_finished(order.out) or order.failed.exists():  # lost and started again at the very end
         return
-    config = Config(**order.options)
-    resume = order.resume or restarted(order.out)
-    with joined(config.device) as device:
-        train_part(config, order.out, order.folder, device, resume=resume, watching=order.watching)
+    try:
+        for path in order.plugins:
+            load_plugin(path)
+        config = Config(**order.options)
+        resume = order.resume or restarted(order.out)
+        with joined(config.device) as device:
+            train_part(config, order.out, order.folder, device, resume=resume, watching=order.watching)
+    except Exception as error:
+        if not isinstance(error, GraphDiffusionError):
+            traceback.print_exc()
+        if not any(word in str(error).lower() for word in _LOST):
+            order.failed.parent.mkdir(parents=True, exist_ok=True)
+            order.failed.write_text(f"{type(error).__name__}: {error}")
+        raise
 
 
 def launch_here(order: Order, parts: int) -> None:
@@ -73,8 +91,8 @@ def launch_here(order: Order, parts: int) -> None:
     gpus = torch.cuda.device_count()
     if order.options.get("device") != "cpu" and 0 < gpus < parts:
         raise ConfigError(
-            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, --device cpu, "
-            "or several machines (torchrun)."
+            f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, "
+            "--device cpu, or several machines (torchrun)."
         )
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
     how = LaunchConfig(
@@ -86,20 +104,28 @@ def launch_here(order: Order, parts: int) -> None:
         max_restarts=RESTARTS,
         run_id=str(os.getpid()),
     )
+    order.failed.unlink(missing_ok=True)
     try:
         elastic_launch(how, entrypoint=work)(order)
     except ChildFailedError as error:
-        raise WorkerError(_said(error, order.out)) from None
+        number, failure = error.get_first_failure()
+        reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
+        raise WorkerError(
+            f"the process of part {number} was lost {RESTARTS + 1} times ({reason}).{_again(order.out)}"
+        ) from None
+    _raise_failure(order)
 
 
-def _said(error: Any, out: Path) -> str:
-    """Which process failed first, and why."""
-    number, failure = error.get_first_failure()
-    reason = failure.message if isinstance(failure.message, str) else failure.message.get("message", "")
-    if failure.exitcode < 0:
-        reason = f"signal {-failure.exitcode}, {RESTARTS + 1} times"
-    again = f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
-    return f"the process of part {number} has ended ({reason.strip()}).{again}"
+def _raise_failure(order: Order) -> None:
+    """Raise what a process has noted before it failed."""
+    if order.failed.exists():
+        reason = order.failed.read_text()
+        order.failed.unlink()
+        raise WorkerError(f"a process has failed ({reason}).{_again(order.out)}")
+
+
+def _again(out: Path) -> str:
+    return f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
 
 
 def launch_ray(order: Order, parts: int) -> None:
@@ -109,8 +135,8 @@ def launch_ray(order: Order, parts: int) -> None:
     ``<out>/parts/ray``; the checkpoints are those of the run.
     """
     try:
-        import ray
-        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.exceptions import RayError
+        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchTrainer
     except ImportError as error:
         raise ConfigError(
@@ -124,14 +150,17 @@ def launch_ray(order: Order, parts: int) -> None:
         scaling_config=ScalingConfig(num_workers=parts, use_gpu=gpu),
         run_config=RunConfig(
             name="ray",
-            storage_path=str((order.out / PARTS).resolve()),
+            storage_path=str(order.out / PARTS),
             failure_config=FailureConfig(max_failures=RESTARTS),
         ),
     )
+    order.failed.unlink(missing_ok=True)
     try:
         trainer.fit()
-    except ray.exceptions.RayError as error:
-        raise WorkerError(f"a worker of Ray has ended: {error}") from None
+    except (TrainingFailedError, RayError) as error:
+        last = str(error).strip().splitlines()[-1]
+        raise WorkerError(f"the workers of Ray were lost ({last}).{_again(order.out)}") from None
+    _raise_failure(order)
 
 
 def _ray_work(told: dict[str, Any]) -> None:
@@ -140,6 +169,9 @@ def _ray_work(told: dict[str, Any]) -> None:
 
     order: Order = told["order"]
     place = ray.train.get_context()
-    os.environ |= {"LOCAL_RANK": str(place.get_local_rank()), "LOCAL_WORLD_SIZE": str(place.get_local_world_size())}
+    os.environ |= {
+        "LOCAL_RANK": str(place.get_local_rank()),
+        "LOCAL_WORLD_SIZE": str(place.get_local_world_size()),
+    }
     # Ray calls a worker again after a failure: what the folder holds is of the same run
     work(Order(**{**order.__dict__, "resume": order.resume or holds_run(order.out)}))

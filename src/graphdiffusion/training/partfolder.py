@@ -1,4 +1,4 @@
-"""What the processes of a training on parts load: each its own rows, from a folder of memory-mapped files."""
+"""What a process of a training on parts loads: its own rows, from a folder of memory-mapped files."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def write_problem(folder: Path, problem: Problem, parts: int, method: str = "aut
     data, x = problem.data, problem.x
     fields: dict[str, Any] = {"x": _rows(x) if isinstance(x, SparseFeatures) else x, "y": data.y}
     fields |= {key: data[key] for key in MASKS if data.get(key) is not None}
-    scaling = problem.scaling
+    scaling = {k.removeprefix(PREFIX): v.tolist() for k, v in problem.scaling.tensors().items()}
     about = {
         **{key: data.get(key) for key in _NAMED},
         "edges_before": problem.edges_before,
         "self_loops": problem.loops,
-        "scaling": {"kind": scaling.kind} | {k.removeprefix(PREFIX): v.tolist() for k, v in scaling.tensors().items()},
+        "scaling": {"kind": problem.scaling.kind, **scaling},
         "digests": data_digests(data),
-    }  # fmt: skip
+    }
     name = chosen(method)
     assignment = cut(problem.graph, parts, name)
     return write_parts(folder, problem.graph, assignment, fields, method=name, about=about)
@@ -68,7 +68,7 @@ def read_problem(folder: Path, number: int) -> tuple[Problem, dict[str, Any] | N
     because splits are drawn from all nodes.
 
     Args:
-        folder: From :func:`write_problem`, or a graph that was cut on disk, with the fields ``x`` and ``y``.
+        folder: From :func:`write_problem`, or a graph that was cut on disk, with the fields x and y.
         number: Of the part.
     """
     about = read_about(folder)

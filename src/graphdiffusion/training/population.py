@@ -352,8 +352,8 @@ def needs_whole_graph(config: Config) -> str:
     options = config.to_dict()
     chosen = ", ".join(f"{k} {options[k]}" for k in ("equation", "terms", "diffusivity") if options.get(k))
     return (
-        f"the model {config.model}{f' ({chosen})' if chosen else ''} does not declare that it works on parts "
-        "of a graph (takes_parts): train it in one process, without --parts."
+        f"the model {config.model}{f' ({chosen})' if chosen else ''} does not declare that it works on "
+        "parts of a graph (takes_parts): train it in one process, without --parts."
     )
 
 
