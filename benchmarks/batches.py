@@ -5,9 +5,9 @@
 Each line is a configuration of a data set (the published settings of the linear or the nonlinear model)
 trained on the same splits, with the same seeds, in a process of its own: on the whole graph, or in so many
 groups of parts that METIS has cut or that were drawn at random. The test accuracy is of the whole graph in
-all of them. With k groups an epoch has k updates. Memory is what the updates of one epoch take beyond data
-and model; validation is on the whole graph and apart. Lines of an earlier run with the same --out stay,
-unless they are measured again.
+all of them. With k groups an epoch has k updates. Seconds are those of the processor, so that other work on
+the machine counts less. Memory is what the updates of one epoch take beyond data and model; validation, on
+the whole graph, is apart. Lines of an earlier run with the same --out stay, unless they are measured again.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def measured(job: dict[str, Any]) -> dict[str, Any]:
     population._train(population.seeds)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 
-    started = time.perf_counter()
+    started = time.process_time()
     results = Trainer(problem, config, members).run()
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     tests = [100 * (r.test or 0.0) for r in results]
     cut_share = 0.0
     if population.batches is not None:

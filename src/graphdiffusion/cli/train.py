@@ -212,6 +212,7 @@ class Settled:
     config: Config
     preset: str | None
     candidate: str = ""  # the configuration of the portfolio that it is
+    given: frozenset[str] = frozenset()  # options from the command line and from a file
 
     @property
     def shown(self) -> str:
@@ -240,7 +241,7 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     data, split = (str(values.get(key, default(key))) for key in ("data", "split"))
     name = find_preset(data, _row(values), preset, split)
     below = {} if name is None else read_preset(name)
-    return Settled(Config.from_dict(values, below), name)
+    return Settled(Config.from_dict(values, below), name, given=frozenset(values))
 
 
 def _row(values: dict[str, Any]) -> str:
@@ -314,6 +315,7 @@ def _train(
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
+    from ..training.plan import fitted
     from ..training.runs import read_summary
     from .automatic import about_data
     from .parts import spread
@@ -336,6 +338,10 @@ def _train(
     problem = load_problem(config, root=root)
     problem = problem.to(device)
     rehearse(config, problem, flags)
+    if not resume:
+        config, sentences = fitted(problem, config, settled.given)
+        for sentence in sentences:
+            say(sentence)
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)
