@@ -6,8 +6,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
-# two processes, each with one thread of torch; tests of a group, which share something dear, in one of them
-PYTEST ?= -n 2 --dist loadgroup
+# two processes, each with one thread of torch; tests/conftest.py says which tests go together
+PYTEST ?= -n 2
 # threads that wait sleep: spinning ones slow everything down where cores are shared
 export OMP_WAIT_POLICY ?= PASSIVE
 BIN    := $(VENV)/bin

@@ -57,6 +57,26 @@ def browser():
         own.close()
 
 
+# files with tests that share something dear, by how their names begin: each group runs in one process
+SHARED = ("test_parts", "test_ops_triton", "test_playground", "test_view", "test_page", "test_ensemble")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests go to processes one by one, and those of a group together.
+
+    The mark ``xdist_group`` does the same, but pytest-xdist 3.8 does not find it under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            name = nodeid.partition("::")[0].rpartition("/")[2]
+            return next((group for group in SHARED if name.startswith(group)), nodeid)
+
+    return Scheduling(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A report carries the damage that its test counted, from a worker process to the main one."""

@@ -24,8 +24,6 @@ from graphdiffusion.graph import Graph
 from graphdiffusion.training import Config, Trainer, load_problem, load_run
 from graphdiffusion.training.problem import Problems, member_splits
 
-pytestmark = pytest.mark.xdist_group("ensemble")  # what its tests share is made once
-
 SHORT: dict[str, Any] = {"hidden": 8, "epochs": 5, "patience": 3, "optimiser": "adam", "rate": 0.05}
 TINY = [
     Candidate("linear", {"diffusivity": "laplacian", "over": "rows", "time": 2.0, **SHORT}),

@@ -73,7 +73,6 @@ if not INTERPRETED:
             found.setdefault(name, []).extend(f"{case.get('name')}: {b.text}" for b in broken)
         return found
 
-    @pytest.mark.xdist_group("interpreted")  # they run once, in one process of their own
     @pytest.mark.skipif(torch.cuda.is_available(), reason="tests/gpu runs the kernels on the device")
     @pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
     @pytest.mark.parametrize("name", _interpreted_tests())

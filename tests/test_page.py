@@ -41,8 +41,6 @@ from graphdiffusion.report.view.scene import read_scene
 from graphdiffusion.training import Config, Member, Population, Trainer, load_problem, load_run, open_folder
 from graphdiffusion.training.problem import member_splits
 
-pytestmark = pytest.mark.xdist_group("page")  # what its tests share is made once
-
 EVIL = "</script><script>window.broken = 1</script><img src=x onerror=window.broken=2>"
 NAME = f"even {EVIL} {'x' * 3000}"  # of a class
 FRACTIONS = [0.0, 0.5, 1.0]

@@ -1,4 +1,4 @@
-"""``grand train --parts`` and torchrun: the same run as in one process, and sentences where it cannot be."""
+"""``grand train --parts`` and torchrun: the run of one process, and sentences where it cannot be."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from torch.testing import assert_close
 
 from graphdiffusion.cli import main
 from graphdiffusion.training import load_run
-
-pytestmark = pytest.mark.xdist_group("parts")
 
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
@@ -95,7 +93,7 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     [
         (["--parts", "2", "--engine", "spark"], "--engine must be one of local, ray, got 'spark'."),
         (["--parts", "100000"], "can be cut into 1 to"),
-        (["--parts", "2", "--cut", "metus"], "there is no method 'metus' of cutting. Did you mean 'metis'?"),
+        (["--parts", "2", "--cut", "metus"], "no method 'metus' of cutting. Did you mean 'metis'?"),
         (["--parts", "2", "--equation", "blend", "--positions", "4"], "train it in one process"),
         (["--parts", "2", "--refit"], "--refit is for a training in one process"),
     ],

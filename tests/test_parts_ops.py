@@ -11,8 +11,6 @@ from graphdiffusion.graph import Graph
 from graphdiffusion.ops import attention, diffuse, group_sum, normalise, pool, propagate, score, spread
 from graphdiffusion.partition import split
 
-pytestmark = pytest.mark.xdist_group("parts")
-
 SIZES = (2, 3)
 
 

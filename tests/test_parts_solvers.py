@@ -12,8 +12,6 @@ from graphdiffusion import GraphDiffusion
 from graphdiffusion.equation.penalty import jacobian_norm, kinetic_energy
 from graphdiffusion.partition import use_part
 
-pytestmark = pytest.mark.xdist_group("parts")
-
 LAYERS = {
     "closed form": {},
     "closed form, rows, learnt time": {"over": "rows", "learn_time": True, "normaliser": "softmax"},

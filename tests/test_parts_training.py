@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+
 import pytest
 import torch
 from processes import group
@@ -10,12 +14,11 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 from graphdiffusion.data import load_data
+from graphdiffusion.nn import SparseFeatures
 from graphdiffusion.partition import split, use_part
-from graphdiffusion.training import Config, load_problem, protocol
-from graphdiffusion.training.parts import on_part
+from graphdiffusion.training import Config, Trainer, load_problem, load_run, open_folder, protocol
+from graphdiffusion.training.parts import SharedFolder, on_part
 from graphdiffusion.training.population import Population
-
-pytestmark = pytest.mark.xdist_group("parts")
 
 SMALL = {"hidden": 8, "splits": 1, "epochs": 5}
 ATTENTION = {"heads": 2, "attention_dim": 8}
@@ -84,10 +87,6 @@ def epochs(problem, config, count):
 def trained(rank, size, name, task):
     options = CASES[name]
     config, problem = problem_of(options, task)
-    from dataclasses import replace
-
-    from graphdiffusion.nn import SparseFeatures
-
     x = SparseFeatures(problem.x.pattern, problem.x.values.double())
     problem = replace(problem, x=x)
     wanted, ended = epochs(problem, config, 5)
@@ -112,3 +111,31 @@ def test_five_epochs_on_three_parts():
 
 def test_regression():
     group(2).run(trained, "labelled", "regression")
+
+
+def whole_run(rank, size, task, folder):
+    """A run with its folder, from its beginning to its summary."""
+    config, problem = problem_of({**CASES["labelled"], "splits": 2}, task)
+    part = part_of(problem, rank, size)
+    own = on_part(problem, part)
+    members = protocol(config, problem.data)
+    kept = open_folder(Path(folder), config, problem.data) if rank == 0 else nullcontext()
+    with use_part(part), kept as run:
+        return [asdict(result) for result in Trainer(own, config, members, SharedFolder(run)).run()]
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_a_run_and_its_summary(task, tmp_path):
+    first, second = group(2).run(whole_run, task, str(tmp_path / "parts"))
+    config, problem = problem_of({**CASES["labelled"], "splits": 2}, task)
+    with open_folder(tmp_path / "whole", config, problem.data) as folder:
+        results = Trainer(problem, config, protocol(config, problem.data), folder).run()
+    assert first == second
+    for found, wanted in zip(first, results, strict=True):
+        assert found["best_epoch"] == wanted.best_epoch
+        assert [found["val"], found["test"]] == pytest.approx([wanted.val, wanted.test], abs=2e-2)
+    own, whole = (load_run(tmp_path / name) for name in ("parts", "whole"))
+    assert own.summary["figures"].keys() == whole.summary["figures"].keys()
+    score = "accuracy" if task == "classification" else "r2"
+    assert own.summary["figures"][score] == pytest.approx(whole.summary["figures"][score], abs=2e-2)
+    assert own.summary["split"] == whole.summary["split"]

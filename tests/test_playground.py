@@ -27,8 +27,6 @@ from graphdiffusion.report.playground.measured import happening, packed
 from graphdiffusion.report.playground.scenes import SCENES, experiment_of
 from graphdiffusion.report.playground.theory import general_limit, step_limit
 
-pytestmark = pytest.mark.xdist_group("playground")  # what its tests share is made once
-
 RESULT = simulate.simulate
 STEPS = 100
 NONLINEAR = ("rk4", "semi-implicit", "trapezoid", "exponential", "exponential-midpoint", "dopri5")

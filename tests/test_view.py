@@ -32,8 +32,6 @@ from graphdiffusion.report.view.reach import FURTHEST, matrix_of
 from graphdiffusion.report.view.scene import Scene, read_scene
 from graphdiffusion.training import load_run
 
-pytestmark = pytest.mark.xdist_group("view")  # what its tests share is made once
-
 NODE = 7  # that is chosen
 
 

@@ -25,8 +25,9 @@ from sphinx.util.nodes import make_refnode
 
 log = logging.getLogger(__name__)
 ROOMS = (
-    "data", "rewiring", "graph", "ops", "calculus", "diffusivity", "equation", "solvers", "nn", "training",
-    "ensemble", "estimator", "experiments", "report", "configs", "plugins", "registry", "options", "errors",
+    "data", "rewiring", "graph", "partition", "ops", "calculus", "diffusivity", "equation", "solvers",
+    "nn", "training", "ensemble", "estimator", "experiments", "report", "configs", "plugins", "registry",
+    "options", "errors",
 )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ _EXTRAS = {
     "knn": "pynndescent",
     "images": "scikit-image",
     "ogb": "ogb",
+    "parts": "pymetis",
+    "cluster": "ray",
 }
 
 

@@ -44,7 +44,7 @@ def train_on_parts(
     """Cut the graph, train in a process for each part, and show what came of it."""
     from ..training.batches import refused_with_parts
     from ..training.chunks import PARTS
-    from ..training.folder import is_finished, require_free, require_place
+    from ..training.folder import holds_run, is_finished, require_free, require_place
     from ..training.launch import Order, launch_here, launch_ray, work
     from ..training.partfolder import holds_parts
 
@@ -57,6 +57,8 @@ def train_on_parts(
             "--engine."
         )
     first = os.environ.get("RANK", "0") == "0"
+    # a launcher, and a queue, repeat the same command after a failure
+    resume = resume or (launched > 1 and holds_run(out))
     if resume and is_finished(out):
         if first:
             _show(settled, out, root, plugins, report)
@@ -89,7 +91,7 @@ def train_on_parts(
     else:
         (launch_ray if engine == "ray" else launch_here)(order, parts)
     if first:
-        _show(settled, out, root, plugins, report and folder is not stored, data)
+        _show(settled, out, root, plugins, report, data)
 
 
 def spread(
@@ -213,9 +215,11 @@ def _show(
     settled: Settled, out: Path, root: str | None, plugins: list[Path], report: bool, data: Any = None
 ) -> None:
     from ..training.folder import tidy
+    from ..training.partfolder import holds_parts
     from ..training.runs import read_summary
     from .tables import print_summary
 
     tidy(out)
-    page = write_report(out, root=root, data=data) if report else None
-    print_summary(out, read_summary(out), plugins, page)
+    whole = not holds_parts(Path(settled.config.data))
+    page = write_report(out, root=root, data=data) if report and whole else None
+    print_summary(out, read_summary(out), plugins, page, whole)

@@ -101,9 +101,13 @@ def _part(own: Mapping[str, Any]) -> str:
 
 
 def print_summary(
-    folder: Path, found: Mapping[str, Any], plugins: Sequence[Path] = (), page: Path | None = None
+    folder: Path,
+    found: Mapping[str, Any],
+    plugins: Sequence[Path] = (),
+    page: Path | None = None,
+    whole: bool = True,
 ) -> None:
-    """What ``summary.json`` says, and where the results are."""
+    """What ``summary.json`` says, and where the results are; ``whole``: the data was not in parts."""
     members = found["results"]
     splits = len({m["split"] for m in members})
     count = f"{len(members)} (splits: {splits}, initialisations of each: {len(members) // splits})"
@@ -127,7 +131,8 @@ def print_summary(
     print(f"Results: {folder}")
     if page is not None:
         print(f"Report:  {page}")
-    more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins)
+    more = "" if whole else " --data GRAPH"
+    more += "".join(f" --plugin {shlex.quote(str(path))}" for path in plugins)
     print(
         f"Next:    {command()} predict {shlex.quote(str(folder))} --out predictions.csv{more}", flush=True
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CHOICE = ("--budget", "--baselines", "--no-baselines")  # options of the choice alone
 
-_DATA = "Data set by name, or path of a folder or .npz file with your own graph."
+_DATA = "Data set by name, or path of a folder or .npz file with your own graph, or of a graph in parts."
 
 
 def add_to(app: typer.Typer, configured: bool) -> None:
@@ -97,6 +97,7 @@ def train(
     from ..ensemble import portfolio
     from ..ensemble.folder import holds_choice
     from ..ensemble.portfolio import SHARED
+    from ..training.partfolder import holds_parts
     from .parts import ENGINES, started_by_launcher, train_on_parts
 
     launched = started_by_launcher()
@@ -113,8 +114,10 @@ def train(
                 f"the run in {out} goes on as it was planned: leave out {', '.join(own_graph)}."
             )
         settled = Settled(_base(out, flags) if automatic else _resumed(out, flags, config, ctx), None)
+        parted = parted or holds_parts(Path(settled.config.data))
     else:
         settled = settle({"splits": 1, **flags} if quick else flags, config, preset)
+        parted = parted or holds_parts(Path(settled.config.data))  # it is cut already
         if quick and set(flags) <= SHARED and config is None and not settled.published:
             first = portfolio()[0]
             settled = Settled(first.config(settled.config), None, first.name)

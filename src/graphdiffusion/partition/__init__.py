@@ -2,6 +2,7 @@
 
 from .cut import METHODS, cut
 from .fields import SparseRows
+from .outofcore import write_parts_of_edges
 from .part import Part, split
 from .store import About, read_about, read_assignment, read_part, write_parts
 from .whole import use_part
@@ -18,4 +19,5 @@ __all__ = [
     "split",
     "use_part",
     "write_parts",
+    "write_parts_of_edges",
 ]

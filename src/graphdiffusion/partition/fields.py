@@ -175,7 +175,8 @@ def dealt(assignment: Array) -> Iterator[tuple[int, Array]]:
     """For each part that some nodes belong to: its number, and which of them, rising."""
     order = np.argsort(assignment, kind="stable")
     numbers, firsts = np.unique(assignment[order], return_index=True)
-    yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+    if len(order):
+        yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
 
 
 def deal_entries(

@@ -14,7 +14,7 @@ def metis(lists: Neighbours, parts: int, seed: int) -> Array:
 
     It cuts A + Aᵀ without self-loops; the weight of a node is its number of edges.
 
-    In memory: about 100 bytes an entry of A + Aᵀ at the peak.
+    In memory: about 75 bytes an entry of A + Aᵀ at the peak.
     """
     try:
         import pymetis

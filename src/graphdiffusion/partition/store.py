@@ -170,6 +170,11 @@ def finish(
     return found
 
 
+def holds_parts(folder: Path | str) -> bool:
+    """Whether a graph in parts lies in a folder."""
+    return all((Path(folder) / name).is_file() for name in ("about.json", "assignment.npy"))
+
+
 def read_about(folder: Path | str) -> About:
     """What a folder of parts holds."""
     return _about(Path(folder))[0]

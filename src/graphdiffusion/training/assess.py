@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..partition.whole import active_part
+from ..partition.whole import active_part, use_part
 from .answers import Answers, answers_of, fit_temperature, mean_answer
 from .config import Config
 from .figures import figures
@@ -24,12 +24,15 @@ def assess(
     Where this is one part of a graph, the first process has them.
     """
     answers = answers_of(problem, config, [result.member for result in results], states)
-    if (part := active_part()) is not None and part.number:
+    part = active_part()
+    if part is not None:
         answers(lambda answer: None)  # own rows go to the first process
-        return 1.0, {}
-    task = problem.whole_task
-    temperature = fit_temperature(task, answers)
-    return temperature, assessed(task, answers, temperature)
+        if part.number:
+            return 1.0, {}
+    with use_part(None):  # it has all rows now, and exchanges nothing
+        task = problem.whole_task
+        temperature = fit_temperature(task, answers)
+        return temperature, assessed(task, answers, temperature)
 
 
 def assessed(task: Task, answers: Answers, temperature: float) -> dict[str, Any]:

@@ -16,18 +16,15 @@ from ..nn.modules import Features
 from ..nn.scaling import PREFIX, Scaling
 from ..partition.cut import chosen, cut
 from ..partition.fields import Field, SparseRows
-from ..partition.store import About, read_about, read_part, write_parts
+from ..partition.store import About, holds_parts, read_about, read_part, write_parts
 from .config import Config
 from .fingerprint import data_digests
 from .problem import Problem
 from .tasks import TASKS, make_task
 
+__all__ = ["check_stored", "holds_parts", "read_problem", "write_problem"]
+
 _NAMED = ("name", "task", "class_names", "target_names", "feature_names")  # of the data, noted as they are
-
-
-def holds_parts(folder: Path) -> bool:
-    """Whether a graph in parts lies in a folder."""
-    return (folder / "about.json").is_file()
 
 
 def write_problem(folder: Path, problem: Problem, parts: int, method: str = "auto") -> About:

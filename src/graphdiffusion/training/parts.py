@@ -81,7 +81,8 @@ class SharedFolder:
         states = told(None if self.folder is None else self.folder.states(len(results)))
         found = assess(problem, config, results, states)
         if self.folder is not None:
-            self.folder.finish(problem, config, results, states, found)
+            with use_part(None):
+                self.folder.finish(problem, config, results, states, found)
 
 
 def _plain(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -33,6 +33,7 @@ from ..nn import Model, as_features
 from ..nn.modules import Features
 from ..nn.scaling import Scaling
 from ..partition.part import Part
+from ..partition.store import holds_parts
 from ..rewiring import Rewire
 from .choices import RANDOM_SPLITS
 from .config import Config
@@ -126,6 +127,11 @@ class Problem:
 
 def read_data(config: Config, root: str | PathLike[str] | None = None) -> Data:
     """The data of a configuration; ``root`` as in :func:`~graphdiffusion.data.load_data`."""
+    if not is_dataset(config.data) and holds_parts(config.data):
+        raise DataError(
+            f"{config.data} holds a graph in parts, which grand train alone reads: give the whole graph "
+            "(grand predict: --data GRAPH)."
+        )
     return open_data(config.data, root=root, lcc=config.lcc, directed=config.directed, task=config.task)
 
 

@@ -14,6 +14,7 @@ from torch.func import functional_call
 from ..errors import ArgumentError, SolverError
 from ..nn import Model, Output
 from ..nn.modules import Features
+from ..partition.whole import everywhere
 
 log = logging.getLogger("graphdiffusion")
 
@@ -116,7 +117,8 @@ class Stack:
             return known
         if len(key) == 1:  # a single member needs no check
             return False
-        _found[self.identity] = fits = self._agrees(state, x, graph, key, more)
+        agree = torch.tensor(self._agrees(state, x, graph, key, more))
+        _found[self.identity] = fits = bool(everywhere(agree))  # on all parts of the graph
         if not fits:
             name = getattr(type(self.model), "name", type(self.model).__name__)
             log.warning("the model %s does not take several members at once: they run one by one", name)

@@ -19,6 +19,7 @@ from .folder import holds_run, open_folder
 from .partfolder import read_problem
 from .parts import SharedFolder
 from .problem import pick_device, protocol
+from .rendezvous import fresh_store
 from .summary import Result
 from .trainer import Trainer, Watcher
 
@@ -43,7 +44,14 @@ def joined(device: str) -> Iterator[torch.device]:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // local))
     alone = not dist.is_initialized()  # Ray has joined them already
     if alone:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if wanted.type == "cuda" else "gloo", timeout=PATIENCE)
+        store, number, size = next(dist.rendezvous("env://", timeout=PATIENCE))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if wanted.type == "cuda" else "gloo",
+            store=fresh_store(store, number, size, PATIENCE),
+            rank=number,
+            world_size=size,
+            timeout=PATIENCE,
+        )
     try:
         yield wanted
     finally:

@@ -1,0 +1,66 @@
+"""Trainings spread over a Ray cluster of this machine: the same bytes as one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+
+import pytest
+from test_cli_basics import write_graph
+
+from graphdiffusion.cli import main
+
+pytestmark = pytest.mark.skipif(
+    find_spec("ray") is None and os.environ.get("GRAND_TEST_RAY") != "required",
+    reason="Ray is not installed",
+)
+
+OPTIONS = [
+    "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
+    "--attention-dim", "8", "--time", "2", "--splits", "3", "--epochs", "60", "--device", "cpu",
+    "--no-report",
+]  # fmt: skip
+PATIENCE = 240  # seconds; the start of Ray takes most of them on a machine at work
+
+
+def test_a_stopped_driver_repeats_nothing(tmp_path):
+    """The driver is killed after its first task; what has finished then is not trained again."""
+    graph, broken, whole = str(write_graph(tmp_path / "toy")), tmp_path / "broken", tmp_path / "whole"
+    assert main(["train", graph, *OPTIONS, "--out", str(whole), "--quiet"]) == 0
+    place, said = broken / "spread", tmp_path / "said.txt"
+
+    def grand(*words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "graphdiffusion.cli", "train", *words, "--engine", "ray"]
+        with open(said, "wb") as output:
+            return subprocess.Popen(command, stdout=output, stderr=output)
+
+    driver, deadline = grand(graph, *OPTIONS, "--out", str(broken)), time.monotonic() + PATIENCE
+    while not (done := list(place.glob("*/summary.json"))):
+        if driver.poll() is not None or time.monotonic() > deadline:
+            driver.kill()
+            pytest.fail(said.read_text())
+        time.sleep(0.02)
+    driver.kill()
+    driver.wait()
+    written = {path: path.stat().st_ino for path in done}
+    again = grand("--resume", "--out", str(broken), "--no-report")
+    while again.poll() is None and place.exists() and time.monotonic() < deadline + PATIENCE:
+        for path, number in written.items():
+            if path.exists():  # until all is brought together
+                assert path.stat().st_ino == number, "a task has trained again"
+        time.sleep(0.02)
+    assert again.wait(PATIENCE) == 0, said.read_text()
+    assert (broken / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    a, b = (json.loads((run / "summary.json").read_text()) for run in (broken, whole))
+    assert (a["results"], a["figures"]) == (b["results"], b["figures"])
+
+    def epochs(run):
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        return [(x["chunk"], x["epoch"], x["loss"]) for x in lines if x["kind"] == "epoch"]
+
+    assert epochs(broken) == epochs(whole)
+    assert sorted(p.name for p in broken.iterdir()) == sorted(p.name for p in whole.iterdir())
