@@ -3,8 +3,8 @@
     python benchmarks/memory.py [--nodes 50000] [--edges 500000] [--out memory.json]
 
 A random graph with 64 dense features; GRAND with 64 channels, 4 heads, T = 6. Each solver and gradient mode
-in a process of its own. Measured are the most bytes that torch holds at once in a training step, beyond what
-it held before, by its profiler (CPU).
+in a process of its own. Measured are the most bytes that torch holds at once in a training step, beyond
+what it held before, by its profiler (CPU).
 """
 
 from __future__ import annotations
