@@ -89,7 +89,7 @@ def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
             how = {"data": data, "variant": variant, "splits": args.splits, "epochs": args.epochs}
             how["threads"] = args.threads
             found.append(how | {"batches": 0, "cut": ""})
-            found += [how | {"batches": count, "cut": cut} for count in args.batches for cut in CUTS]
+            found += [how | {"batches": count, "cut": cut} for count in args.batches for cut in args.cuts]
     return found
 
 
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=["cora-embedded", "citeseer", "pubmed"])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--batches", nargs="+", type=int, default=[2, 4, 8])
+    parser.add_argument("--cuts", nargs="+", default=list(CUTS), choices=("metis", "ldg", "random"))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=0, help="0: those of the published settings")
     parser.add_argument("--threads", type=int, default=1)

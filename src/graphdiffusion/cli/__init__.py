@@ -21,7 +21,7 @@ __all__ = ["main", "make_command"]
 # before torch starts its threads: idle ones then sleep, and shared cores are free for others
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-CONFIGURED = ("train", "tune", "--plan")  # words of commands that take every option of a configuration
+CONFIGURED = ("train", "tune", "info")  # commands that take every option of a configuration
 
 
 @cache
