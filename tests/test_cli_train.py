@@ -174,7 +174,7 @@ def test_interrupted_before_anything(toy, capsys, monkeypatch):  # noqa: F811
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("graphdiffusion.cli.train._rehearse", interrupted)
+    monkeypatch.setattr("graphdiffusion.cli.train.rehearse", interrupted)
     assert main(["train", "toy", *SMALL, "--out", "run"]) == 130
     assert capsys.readouterr().err.endswith("grand: interrupted.\n")
     assert not Path("run").exists()
