@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.stats
+
 from graphdiffusion.docstrings import summary_of
 from graphdiffusion.experiments import paper
 from graphdiffusion.experiments.ranking import grand_and_rival, ranks
@@ -152,6 +155,42 @@ def claims() -> str:
     return "\n".join(lines)
 
 
+def batches() -> str:
+    """A row for each training on groups of parts, after the exact one."""
+    rows = json.loads((DOCS / "results" / "batches.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["data", "model", "groups", "edges left out", "test %", "paired difference"]
+    heads += ["epochs", "ms an epoch", "MB of an update"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    exact = {(row["data"], row["variant"]): row["tests"] for row in rows if not row["batches"]}
+    for row in rows:
+        groups = f"{row['batches']}, {row['cut']}" if row["batches"] else "exact"
+        name = DATA[row["data"].removesuffix("-embedded")]
+        apart = np.subtract(row["tests"], exact[row["data"], row["variant"]])
+        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+        difference = f"{apart.mean():+.1f} ± {half:.1f}" if row["batches"] else ""
+        lines.append(
+            f"| {name} | {row['variant']} | {groups} | "
+            f"{row['left_out']:.0%} | {row['test']:.1f} ± {row['std']:.1f} | {difference} | "
+            f"{row['epochs']:.0f} | {1000 * row['seconds_epoch']:.0f} | {row['megabytes']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def memory() -> str:
+    """A row for each solver, a column for each gradient mode: measured, and the ratio of the estimate."""
+    rows = json.loads((DOCS / "results" / "memory.json").read_text(encoding="utf-8"))["rows"]
+    modes = list(dict.fromkeys(row["gradient"] for row in rows))
+    lines = ["| | " + " | ".join(modes) + " |", "|---" * (len(modes) + 1) + "|"]
+    for solver in dict.fromkeys(row["solver"] for row in rows):
+        own = {row["gradient"]: row for row in rows if row["solver"] == solver}
+        cells = (
+            f"{own[m]['measured'] / 1e9:.2f} GB, {own[m]['estimate'] / own[m]['measured']:.2f}"
+            for m in modes
+        )
+        lines.append(f"| {solver} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def own_classes() -> dict[str, dict[str, type]]:
     """The registered classes of the library by kind and name; those of installed packages are left out."""
     return {
@@ -214,6 +253,7 @@ def main() -> None:
     made |= successor_tables(read_results(DOCS / "results" / "successors.json"))
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "options": training_options()}
+    made |= {"batches": batches(), "memory": memory()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
     for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):

@@ -21,7 +21,7 @@ __all__ = ["main", "make_command"]
 # before torch starts its threads: idle ones then sleep, and shared cores are free for others
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-CONFIGURED = ("train", "tune")  # commands that take every option of a configuration
+CONFIGURED = ("train", "tune", "info")  # commands that take every option of a configuration
 
 
 @cache
@@ -44,7 +44,7 @@ def make_command(configured: bool, plugins: tuple[str, ...] = ()) -> Any:
     tune.add_to(app, configured)
     reproduce.add_to(app)
     demo.add_to(app)
-    about.add_to(app)
+    about.add_to(app, configured)
     return typer.main.get_command(app)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import __version__
+from ..errors import ConfigError
 from .messages import say
-from .options import ROOT, Plugins
+from .options import ROOT, Plugins, given, with_config
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -27,9 +29,9 @@ _EXTRAS = {
 }
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: typer.Typer, configured: bool) -> None:
     app.callback()(_top)
-    app.command("info")(info)
+    app.command("info")(with_config(info, configured))
     data = typer.Typer(help="Data sets that are known by name.", no_args_is_help=True)
     data.command("list")(list_data)
     data.command("info")(data_info)
@@ -51,8 +53,39 @@ def _top(
     """Graph neural diffusion: train, evaluate and use GRAND on graphs."""
 
 
-def info(plugin: Plugins = None) -> None:
-    """Show versions, device, threads, backends, extras, and every class that can be chosen by name."""
+def info(
+    ctx: typer.Context,
+    data: Annotated[
+        str, typer.Argument(help="With --plan: the graph of a training.", show_default=False)
+    ] = "",
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan", help="Show what a training on DATA takes, and what fits; options are those of train."
+        ),
+    ] = False,
+    config: Annotated[Path | None, typer.Option(help="With --plan: TOML file with options.")] = None,
+    preset: Annotated[str, typer.Option(help="With --plan: as in train.")] = "auto",
+    plugin: Plugins = None,
+    root: Annotated[str, ROOT] = "",
+    **options: Any,
+) -> None:
+    """Show versions, device, threads, backends, extras, and every class that can be chosen by name.
+
+    With DATA and --plan: memory that a training takes, by gradient mode, what is free, how many members
+    fit, the number of parts where none does, and the next command.
+    """
+    if plan != bool(data):
+        raise ConfigError(
+            "--plan needs the graph of a training: grand info DATA --plan."
+            if plan
+            else f"add --plan for what a training on {data} takes, or see it by: grand data info {data}."
+        )
+    if plan:
+        from .plan import show_plan
+
+        show_plan(given(ctx), config, preset, root or None)
+        return
     import torch
 
     from ..docstrings import summary_of

@@ -42,12 +42,15 @@ def train_on_parts(
     report: bool,
 ) -> None:
     """Cut the graph, train in a process for each part, and show what came of it."""
+    from ..training.batches import refused_with_parts
     from ..training.chunks import PARTS
     from ..training.folder import holds_run, is_finished, require_free, require_place
     from ..training.launch import Order, launch_here, launch_ray, work
     from ..training.partfolder import holds_parts
 
     launched, config = started_by_launcher(), settled.config
+    if config.batches:
+        raise ConfigError(refused_with_parts(config))
     if launched > 1 and (engine != "local" or parts not in (0, launched)):
         raise ConfigError(
             f"a launcher has started {launched} processes, one for each part: leave out --parts and "

@@ -215,6 +215,7 @@ class Settled:
     config: Config
     preset: str | None
     candidate: str = ""  # the configuration of the portfolio that it is
+    given: frozenset[str] = frozenset()  # options from the command line and from a file
 
     @property
     def shown(self) -> str:
@@ -246,7 +247,7 @@ def settle(flags: dict[str, Any], file: Path | None, preset: str) -> Settled:
     row = MODELS[chosen["model"]].row(chosen)
     name = find_preset(data, row, preset, split, parts_of(chosen))
     below = {} if name is None else read_preset(name)
-    return Settled(Config.from_dict(values, below), name)
+    return Settled(Config.from_dict(values, below), name, given=frozenset(values))
 
 
 def _chosen(values: dict[str, Any]) -> dict[str, Any]:
@@ -318,6 +319,7 @@ def _train(
     from ..data import is_dataset
     from ..training import Trainer, load_problem, load_run, open_folder, pick_device, protocol
     from ..training.folder import is_finished, require_free, require_place, tidy
+    from ..training.plan import fitted
     from ..training.runs import read_summary
     from .automatic import about_data
     from .parts import spread
@@ -340,6 +342,10 @@ def _train(
     problem = load_problem(config, root=root)
     problem = problem.to(device)
     rehearse(config, problem, flags)
+    if not resume:
+        config, sentences = fitted(problem, config, settled.given)
+        for sentence in sentences:
+            say(sentence)
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
             say(sentence)

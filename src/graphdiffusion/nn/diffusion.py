@@ -20,6 +20,7 @@ from ..options import Bounds, Named, create
 from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, integrate
 from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
+from ..solvers.exponential import Exponential
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
 
@@ -221,12 +222,23 @@ class GraphDiffusion(MessagePassing):
         return other
 
     def memory(self, nodes: int, edges: int) -> int:
-        """Estimate of what the forward pass of one member keeps for the backward pass, in bytes."""
-        state, held = 4 * nodes * self.channels, self.solver.held(self.initial_time)
-        if self.gradient == "checkpoint":  # states between √N segments, and the segment at work
-            held = min(held, 3 * math.isqrt(held))
-        each = self.equation.memory(nodes, edges, self.channels)
-        return held * (state + each) + (16 + self.solver.products(self.initial_time)) * state
+        """Estimate of what a training step of one member holds, in bytes."""
+        time, state = self.initial_time, 4 * nodes * self.channels
+        closed = isinstance(self.solver, Exponential)
+        # the closed form keeps powers of the matrix times x alone
+        each = 0 if closed else self.equation.memory(nodes, edges, self.channels)
+        if isinstance(self.gradient, Adjoint) and not closed:
+            # the ends of segments; stages of Dormand-Prince for state, adjoint and source; one evaluation
+            kept = math.ceil(time) * state + 12 * (3 * state + 4 * edges) + 2 * each
+            return kept + 16 * state
+        held, products = self.solver.held(time), self.solver.products(time)
+        if self.gradient == "backprop":
+            return held * (state + each) + (16 + products) * state
+        # states between √N segments, and the segment at work
+        steps = self.solver.marks(time)
+        length = math.isqrt(steps - 1) + 1 if steps else 1
+        held, products = (math.ceil(v * length / max(steps, 1)) for v in (held, products))
+        return held * (state + each) + (16 + products + math.ceil(steps / length)) * state
 
     def warnings(self) -> list[str]:
         """Sentences about a step that is too long for the equation."""

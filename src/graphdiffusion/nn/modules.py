@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import DataError
 from ..ops.dense import affine, sparse_product
 from ..ops.noise import dropout_scale
+from ..partition.induced import row_entries
 from ..partition.whole import all_rows, edge_places, node_places, variance_nodes
 from ..pattern import Pattern
 
@@ -60,6 +61,16 @@ def as_features(x: Features) -> Features:
     if isinstance(x, Tensor) and x.layout != torch.strided:
         return SparseFeatures.from_tensor(x)
     return x
+
+
+def own_rows(x: Features, nodes: Tensor) -> Features:
+    """Some rows of the features, which know their places among all."""
+    if not isinstance(x, SparseFeatures):
+        return x[nodes]
+    row, place = row_entries(x.pattern, nodes)
+    col, cols = x.pattern.col[place].long(), x.pattern.cols
+    own = Pattern(**Pattern.indices(row, col, len(nodes), cols))
+    return SparseFeatures(own, x.values[place], place)
 
 
 def reset_children(module: nn.Module) -> None:

@@ -77,7 +77,11 @@ class Solver(nn.Module):
 
     def held(self, time: float) -> int:
         """Estimate of the states that the backward pass of an integral needs, at rate 1."""
-        return 12 * max(math.ceil(time / 2), 4)
+        return 12 * self.marks(time)
+
+    def marks(self, time: float) -> int:
+        """Estimate of the steps or products between which checkpoints can lie, at rate 1."""
+        return max(math.ceil(time / 2), 4)
 
     def products(self, time: float) -> int:
         """Estimate of the states that sparse products inside the steps keep besides, at rate 1."""

@@ -84,6 +84,9 @@ class Exponential(Solver):
     def held(self, time: float) -> int:
         return number_of_terms(torch.tensor(time), default_tolerance(torch.float32))
 
+    def marks(self, time: float) -> int:
+        return self.held(time)
+
     def solve(
         self,
         field: Field,

@@ -69,7 +69,10 @@ class FixedStep(Marching):
             )
 
     def held(self, time: float) -> int:
-        return int(self.steps(torch.tensor(time))) * (self.evaluations + 1)
+        return self.marks(time) * (self.evaluations + 1)
+
+    def marks(self, time: float) -> int:
+        return int(self.steps(torch.tensor(time)))
 
     def _limited(self, steps: Tensor, stats: Stats) -> Tensor:
         """The numbers of steps of all members, NaN for those that need too many."""

@@ -34,6 +34,7 @@ def can_capture(population: Population) -> bool:
     stack = population.stack
     on_gpu = population.loss.device.type == "cuda" and backend(population.loss) is not torch_backend
     on_gpu = on_gpu and not isinstance(population.problem.graph, Part)  # exchanges are not captured
+    on_gpu = on_gpu and population.batches is None  # other subgraphs in every epoch
     return on_gpu and stack.model.capturable and bool(stack.takes_members()) and has_bound(population)
 
 

@@ -104,6 +104,12 @@ class TrainingOptions:
         label_rate: Share of training labels given as input features; 0: none.
         sweep: Evaluate at times up to this multiple of T and keep the best by validation; 0: only at T.
         sweep_points: Number of times in the sweep.
+        batches: Updates in an epoch, each on a random group of parts of the graph, without the edges to
+            other groups: an approximation for graphs too large for memory. Validation and test are exact,
+            on the whole graph. 0: one update on the whole graph.
+        batch_parts: Parts that the graph is cut into for batches; 0: four for each group.
+        batch_cut: How it is cut. metis: the fewest edges between parts; ldg: a streaming method; random:
+            nodes in a random order; auto: metis where it is installed, otherwise ldg.
         device: Where to compute; mps (Apple) lacks float64 and is refused.
     """
 
@@ -117,6 +123,9 @@ class TrainingOptions:
     label_rate: Annotated[float, Bounds(0, 0.999)] = 0.0
     sweep: Annotated[float, Bounds(0)] = 0.0
     sweep_points: Annotated[int, Bounds(2, 1000)] = 12
+    batches: Annotated[int, Bounds(0)] = 0
+    batch_parts: Annotated[int, Bounds(0)] = 0
+    batch_cut: Literal["auto", "metis", "ldg", "random"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
 

@@ -13,11 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..nn import SparseFeatures
-from ..nn.modules import Features
+from ..nn.modules import own_rows
 from ..partition.part import Part
 from ..partition.whole import told, use_part
-from ..pattern import Pattern
 from .assess import assess
 from .chunks import Done, RunFolder
 from .config import Config
@@ -30,20 +28,6 @@ def on_part(problem: Problem, part: Part) -> Problem:
     """The problem of a whole graph as the process of one part has it."""
     task = type(problem.task)(problem.y[part.nodes.to(problem.y.device)], problem.task.names)
     return replace(problem, x=own_rows(problem.x, part.nodes), task=task, graph=part, _prepared={})
-
-
-def own_rows(x: Features, nodes: Tensor) -> Features:
-    """Some rows of the features, which know their places among all."""
-    if not isinstance(x, SparseFeatures):
-        return x[nodes]
-    pattern = x.pattern
-    counts = pattern.rowptr.diff().long()[nodes]
-    row = torch.repeat_interleave(torch.arange(len(nodes)), counts)
-    starts = pattern.rowptr[:-1].long()[nodes]
-    place = torch.arange(len(row)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    place = place + torch.repeat_interleave(starts, counts)
-    own = Pattern(**Pattern.indices(row, pattern.col[place].long(), len(nodes), pattern.cols))
-    return SparseFeatures(own, x.values[place], place)
 
 
 class SharedFolder:

@@ -19,11 +19,13 @@ from ..nn import Output
 from ..ops.noise import derive, random_bits
 from ..partition.part import Part
 from ..partition.whole import node_places, shared_gradient, somewhere, summed, total
+from .batches import Batch, Batches, View, padded
 from .capture import CapturedStep, can_capture
 from .config import Config
 from .optimisers import Optimiser
 from .problem import Member, Problem, member_configs, member_splits
 from .stack import Stack
+from .tasks import Task
 from .template import TASK, build_model
 
 log = logging.getLogger("graphdiffusion")
@@ -56,8 +58,10 @@ class Population:
             raise ConfigError(needs_whole_graph(config))
         if not self.parameters:
             raise ConfigError(f"the model {config.model} has no parameters to train.")
-        self.x = self.stack.model.features(problem.x)
-        self.prepared = problem.prepared(config, self.stack.model)
+        model = self.stack.model
+        x, prepared = model.features(problem.x), problem.prepared(config, model)
+        self.view = View(problem.graph, x, prepared, problem.task)
+        self.batches = Batches(problem, config, model) if config.batches else None
 
         def column(option: str) -> Tensor:
             return torch.tensor([getattr(c, option) for c in each], device=device)
@@ -91,18 +95,14 @@ class Population:
 
     def _prepare(self) -> None:
         """What follows from the masks: indices of the training nodes, padded to one length."""
-        counts = self.train.sum(1)
-        order = torch.argsort((~self.train).to(torch.int8), dim=1, stable=True)
-        self.train_nodes = order[:, : int(counts.max())]
-        places = torch.arange(self.train_nodes.shape[1], device=order.device)
+        self.train_nodes, weight = padded(self.train)
         dtype = next(iter(self.parameters.values())).dtype
-        weight = places < counts[:, None]
         if self.config.class_weights == "balanced":
             weight = weight * self.problem.task.weights(self.train_nodes, weight)
         self.train_weight = weight.to(dtype)
         # without validation nodes nothing tells which epoch is best: the last one counts
         self.unvalidated = ~somewhere(self.val.any(1))
-        self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=order.device)
+        self.sweep_times = torch.tensor(self.fractions or [1.0], dtype=torch.float64, device=weight.device)
         self.captured = None
 
     @property
@@ -110,12 +110,10 @@ class Population:
         """What is learnt, stacked."""
         return self.stack.parameters
 
-    def run(self, key: Tensor, state: dict[str, Tensor], **more: Any) -> Output:
+    def run(self, key: Tensor, state: dict[str, Tensor], view: View, **more: Any) -> Output:
         """One forward pass of all members with these parameters."""
-        output = self.stack.run(
-            state, self.x, self.problem.graph, key, prepared=self.prepared, check=False, **more
-        )
-        wanted = (self.problem.graph.num_nodes, self.problem.out_channels)
+        output = self.stack.run(state, view.x, view.graph, key, prepared=view.prepared, check=False, **more)
+        wanted = (view.graph.num_nodes, self.problem.out_channels)
         if output.logits.shape[-2:] != wanted:
             raise ArgumentError(
                 f"the model {self.config.model} must give logits of shape (..., {wanted[0]}, {wanted[1]}), "
@@ -164,13 +162,27 @@ class Population:
     def _train(self, key: Tensor) -> list[SolverError]:
         self.stack.face.train()
         shown, weight = self._shown(key)
-        output = self.run(key, self.stack.tensors, **self._label_inputs(shown))
-        self.evaluations = output.evaluations
-        index = self.train_nodes.unsqueeze(-1).expand(-1, -1, self.problem.out_channels)
-        logits = output.logits.gather(1, index)
-        each = self.problem.task.losses(logits, self.train_nodes, self.statistics)
         every = total(weight.sum(1))
-        loss = total((each * weight).sum(1)) / torch.where(every > 0, every, 1.0)
+        whole = Batch(self.view, key, self.train_nodes, weight, shown, torch.where(every > 0, every, 1.0))
+        self.evaluations = 0
+        if self.batches is None:
+            loss, failures = self._update(whole)
+            self.loss.copy_(loss)
+            return failures
+        found = [self._update(batch) for batch in self.batches.of(whole, self.train, self.epochs_done)]
+        self.loss.copy_(torch.stack([loss for loss, _ in found]).mean(0))
+        return [error for _, failures in found for error in failures]
+
+    def _update(self, batch: Batch) -> tuple[Tensor, list[SolverError]]:
+        """One step of the optimiser; the loss of each member before it, and what failed."""
+        task = batch.view.task
+        output = self.run(
+            batch.key, self.stack.tensors, batch.view, **self._label_inputs(batch.shown, task)
+        )
+        self.evaluations = max(self.evaluations, output.evaluations)
+        index = batch.nodes.unsqueeze(-1).expand(-1, -1, self.problem.out_channels)
+        each = task.losses(output.logits.gather(1, index), batch.nodes, self.statistics)
+        loss = total((each * batch.weight).sum(1)) / batch.total
         if output.penalty is not None:
             loss = loss + output.penalty
         # members share no parameter, so the gradient of the sum is the gradient of each
@@ -184,8 +196,7 @@ class Population:
         )
         self.optimiser.update(self.parameters, dict(zip(names, summed(found), strict=True)))
         self.stack.after_step()
-        self.loss.copy_(loss.detach())
-        return list(output.failures)  # also of the backward pass
+        return loss.detach(), list(output.failures)  # also of the backward pass
 
     def _shown(self, key: Tensor) -> tuple[Tensor, Tensor]:
         """Training nodes with labels that the model may see, and weights of the nodes in the loss.
@@ -201,17 +212,13 @@ class Population:
         hidden = 1 - shown.gather(1, self.train_nodes).to(self.train_weight.dtype)
         return shown, self.train_weight * hidden
 
-    def _label_inputs(self, shown: Tensor) -> dict[str, Tensor]:
+    def _label_inputs(self, shown: Tensor, task: Task | None = None) -> dict[str, Tensor]:
         """The labels of some nodes, in the forms that the model uses."""
-        found = {}
-        if self.config.label_rate > 0:
-            found["labels"] = self._targets(shown)
-        if self.stack.model.needs_observed:
-            found["observed"] = self._targets(shown)
-        return found
-
-    def _targets(self, shown: Tensor) -> Tensor:
-        return self.problem.task.shown(shown, self.statistics).to(self.train_weight.dtype)
+        wanted = {"labels": self.config.label_rate > 0, "observed": self.stack.model.needs_observed}
+        if not any(wanted.values()):
+            return {}
+        targets = (task or self.problem.task).shown(shown, self.statistics).to(self.train_weight.dtype)
+        return {name: targets for name, used in wanted.items() if used}
 
     @property
     def fractions(self) -> list[float] | None:
@@ -227,7 +234,9 @@ class Population:
         state = self.stack.tensors
         fractions = self.fractions
         more: dict[str, Any] = self._label_inputs(self.train)
-        output = self.run(key, state, **more, **({} if fractions is None else {"sweep": fractions}))
+        output = self.run(
+            key, state, self.view, **more, **({} if fractions is None else {"sweep": fractions})
+        )
         logits = output.logits
         task = self.problem.task
         right = task.score(logits, self.val, self.statistics)
@@ -281,7 +290,7 @@ class Population:
     def outputs(self, state: dict[str, Tensor]) -> Tensor:
         """Outputs ``(P, n, outputs)`` of every member with the tensors ``state``; NaN where one fails."""
         self.stack.face.eval()
-        output = self.run(self.seeds, state, **self._label_inputs(self.train))
+        output = self.run(self.seeds, state, self.view, **self._label_inputs(self.train))
         for error in output.failures:
             failed = torch.ones(len(self), dtype=torch.bool) if error.members is None else error.members
             names = self.numbers(failed)

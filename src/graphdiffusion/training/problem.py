@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ from .choices import RANDOM_SPLITS
 from .config import Config
 from .tasks import Task, make_task
 from .template import structure
+
+T = TypeVar("T")
 
 PER_CLASS = 20  # training nodes of a class in the paper's random splits
 
@@ -113,10 +115,13 @@ class Problem:
 
     def prepared(self, config: Config, model: Model) -> Any:
         """What a model computes from the graph alone, once for all members and chunks."""
-        key = config.model_key
+        return self.once(config.model_key, lambda: model.prepare(self.graph))
+
+    @torch.no_grad()
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives, computed once for all members and chunks."""
         if key not in self._prepared:
-            with torch.no_grad():
-                self._prepared[key] = model.prepare(self.graph)
+            self._prepared[key] = make()
         return self._prepared[key]
 
 

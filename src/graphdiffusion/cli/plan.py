@@ -1,0 +1,77 @@
+"""``grand info DATA --plan``: what a training would take, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .messages import command
+from .options import flag
+
+if TYPE_CHECKING:
+    from ..training.plan import Plan
+
+
+def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str | None) -> None:
+    """Print the plan of the training that these options describe."""
+    from ..training import load_problem, pick_device, protocol
+    from ..training.memory import feature_bytes
+    from ..training.plan import make_plan, readable
+    from .tables import print_facts
+    from .train import settle
+
+    settled = settle(flags, file, preset)
+    settled.tell()
+    config = settled.config
+    device = pick_device(config.device)
+    problem = load_problem(config, root=root).to(device)
+    plan, members = make_plan(problem, config), len(protocol(config, problem.data))
+    kind = f"sparse, {plan.entries:,} numbers" if plan.sparse else "dense"
+    held = readable(feature_bytes(problem) + problem.graph.num_edges * 20)
+    facts: list[tuple[str, Any]] = [
+        ("model", config.title),
+        ("nodes", f"{plan.nodes:,}"),
+        ("edges", f"{plan.edges:,} directed, self-loops included"),
+        ("features", f"{plan.features:,} ({kind})"),
+        ("parameters", f"{plan.parameters:,}"),
+        ("graph and features", held),
+        ("precision", "float32"),
+        *((f"one member, {mode}" if mode else "one member", text) for mode, text in _modes(plan)),
+        (f"free on {device}", readable(plan.free)),
+        ("fit together", f"{plan.members:,} of {members}" if plan.members else "none"),
+    ]
+    if plan.parts is not None:
+        facts.append(("parts needed", f"{plan.parts}, each on a device with as much memory"))
+    elif plan.fitting is None:
+        facts.append(("parts needed", "more than 4096: take a smaller hidden or fewer heads"))
+    facts.append(("next", _next(plan, flags, file, preset)))
+    print_facts(f"training on {config.data}", facts)
+
+
+def _modes(plan: Plan) -> list[tuple[str, str]]:
+    from ..training.plan import readable
+
+    found = []
+    for mode, size in plan.modes.items():
+        verdict = "fits" if size <= plan.free else "does not fit"
+        found.append((mode, f"about {readable(size)}, {verdict}"))
+    return found
+
+
+def _next(plan: Plan, flags: dict[str, Any], file: Path | None, preset: str) -> str:
+    """The command that starts the training, with what it needs to fit."""
+    given = {name: value for name, value in flags.items() if name != "data"}
+    words = [command(), "train", str(flags.get("data", ""))]
+    words += ["--config", str(file)] if file is not None else []
+    words += ["--preset", preset] if preset != "auto" else []
+    if plan.fitting and plan.fitting != plan.gradient:
+        given["gradient"] = plan.fitting
+    for name, value in given.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else f"--no-{flag(name)[2:]}")
+        else:
+            words += [flag(name), str(value)]
+    if plan.parts is not None:
+        words += ["--parts", str(plan.parts)]
+    return shlex.join(words)
