@@ -47,6 +47,14 @@ def seconds(found: dict[str, Any]) -> str:
     for own in found["model"]["checks"]:
         shown = [f"{own[key]:.2f} s" for key in ("cpu", "fitted", "awaited", "exchanges", "seconds")]
         lines.append(f"| {own['graph']} | {own['model']} | {own['parts']} | {' | '.join(shown)} |")
+    model = found["model"]
+    lines += [
+        "",
+        "Constants of the model below: latency "
+        f"{model['latency'] * 1e6:.0f} µs, bandwidth {model['bandwidth'] / 1e9:.1f} GB/s, c_edge "
+        f"{model['c_edge'] * 1e9:.2f} ns, c_node {model['c_node'] * 1e9:.2f} ns, c_pass "
+        f"{model['c_pass'] * 1e9:.2f} ns.",
+    ]
     return "\n".join(lines)
 
 
