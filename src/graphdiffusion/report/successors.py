@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,12 @@ def plot_successors(
         for data, level in dict.fromkeys((f["data"], f["level"]) for f in found if f["part"] == part)
     ]
     models = [name for name in MODELS if any(f["model"] == name for f in found)]
-    columns = min(4, max(1, len(panels)))
+    # a row for the levels of each data set, where there are several
+    levels = Counter(panel[:2] for panel in panels)
+    columns = max(max(levels.values(), default=1), min(3, len(panels)), 1)
     rows = -(-len(panels) // columns)
     figure, axes = new_figure(
-        figsize=(3.0 * columns + 1.2, (0.24 * len(models) + 1.0) * rows),
+        figsize=(2.8 * columns + 1.4, (0.24 * len(models) + 1.0) * rows),
         nrows=rows, ncols=columns, sharey=True,
     )  # fmt: skip
     grid = np.ravel(axes)
