@@ -265,7 +265,7 @@ def test_sparse_features_become_dense_for_models_that_do_not_take_them(foreign, 
     problem = load_problem(config, data)
     assert isinstance(problem.x, SparseFeatures)
     sparse = Population(problem, config, protocol(config, problem.data))
-    assert torch.equal(sparse.x, dense.x)
+    assert torch.equal(sparse.view.x, dense.view.x)
 
 
 def test_dropout_comes_from_the_key() -> None:

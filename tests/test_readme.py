@@ -41,7 +41,9 @@ def test_every_block_says_how_it_is_run():
 def commands() -> list[list[str]]:
     found = own_blocks(*SHELL)
     texts = [b.text for b in found] + [b.marks["run"] for b in found if "run" in b.marks]
-    lines = [shlex.split(line, comments=True) for text in texts for line in text.splitlines()]
+    lines = [
+        shlex.split(line, comments=True) for text in texts for line in text.replace("\\\n", "").splitlines()
+    ]
     return [words[1:] for words in lines if words and words[0] == "grand"]
 
 

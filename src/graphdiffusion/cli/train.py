@@ -372,16 +372,16 @@ def rehearse(config: Config, problem: Problem, flags: dict[str, Any]) -> Model:
     from ..training.memory import require_room
     from ..training.problem import member_splits, split_kind
 
-    kind = split_kind(config, problem.data)
-    if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
-        raise ConfigError(
-            f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
-            "leave it out, or choose the split."
-        )
     require_room(problem, config)
     model = build_model(config, problem.in_channels, problem.out_channels, 0, problem.num_nodes)
     for sentence in model.warnings():
         say(sentence)
     for first in {member.split: member for member in protocol(config, problem.data)}.values():
         member_splits(config, problem.data, [first])
+    kind = split_kind(config, problem.data)
+    if kind != "random" and (unused := {"development", "per_class"} & set(flags)):
+        raise ConfigError(
+            f"{flag(min(unused))} is for --split random, and {config.data} is split by {kind}: "
+            "leave it out, or choose the split."
+        )
     return model

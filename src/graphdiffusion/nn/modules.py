@@ -127,18 +127,14 @@ class Dropout(nn.Module):
         super().__init__()
         self.register_buffer("rate", torch.tensor(float(rate)))
 
-    def forward(self, x: Features, key: Tensor) -> Features:
-        """Dropout of a node field ``(..., n, d)``."""
+    def forward(self, x: Features, key: Tensor, edges: bool = False) -> Features:
+        """Dropout of a node field ``(..., n, d)``, or of edge fields of several heads ``(..., h, E)``."""
         if isinstance(x, SparseFeatures):
             scale = dropout_scale(key, x.values.shape[-1:], self.rate, x.places)
             return SparseFeatures(x.pattern, x.values * scale.to(x.values.dtype), x.places)
         rows, width = x.shape[-2:]
-        return x * dropout_scale(key, (rows, width), self.rate, node_places(rows, width)).to(x.dtype)
-
-    def edges(self, values: Tensor, key: Tensor) -> Tensor:
-        """Dropout of edge fields of several heads, ``(..., heads, E)``."""
-        heads, count = values.shape[-2:]
-        return values * dropout_scale(key, (heads, count), self.rate, edge_places(heads)).to(values.dtype)
+        places = edge_places(rows) if edges else node_places(rows, width)
+        return x * dropout_scale(key, (rows, width), self.rate, places).to(x.dtype)
 
 
 class BatchNorm(nn.Module):

@@ -110,8 +110,9 @@ class Population:
         """What is learnt, stacked."""
         return self.stack.parameters
 
-    def run(self, key: Tensor, state: dict[str, Tensor], view: View, **more: Any) -> Output:
-        """One forward pass of all members with these parameters."""
+    def run(self, key: Tensor, state: dict[str, Tensor], view: View | None = None, **more: Any) -> Output:
+        """One forward pass of all members with these parameters, on the graph or on a ``view`` of it."""
+        view = view or self.view
         output = self.stack.run(state, view.x, view.graph, key, prepared=view.prepared, check=False, **more)
         wanted = (view.graph.num_nodes, self.problem.out_channels)
         if output.logits.shape[-2:] != wanted:

@@ -117,7 +117,7 @@ class Attention(nn.Module):
         state = self._heads(x)
         values = self._weights(state, graph)
         if self.training:
-            values = self.dropout.edges(values, derive(key, 1))
+            values = self.dropout(values, derive(key, 1), edges=True)
         state = propagate(graph, values, state)
         state = state.mean(-3) if self.mean else state.transpose(-2, -3).flatten(-2)
         return state + self.bias.unsqueeze(-2)
