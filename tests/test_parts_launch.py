@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,11 @@ from test_cli_basics import write_graph
 from torch.testing import assert_close
 
 from graphdiffusion.cli import main
+from graphdiffusion.errors import GraphDiffusionError, WorkerError
+from graphdiffusion.partition import read_about
 from graphdiffusion.training import load_run
+from graphdiffusion.training.launch import Order, raise_failure, work
+from graphdiffusion.training.lock import writing
 
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
@@ -88,6 +95,50 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [*range(8), *range(8)]
 
 
+@pytest.fixture
+def never_started(monkeypatch):
+    """Trainings on parts end before a process is started."""
+
+    def stopped(order, parts):
+        raise WorkerError("not started")
+
+    monkeypatch.setattr("graphdiffusion.training.launch.launch_here", stopped)
+
+
+def test_parts_that_an_attempt_has_left(whole, tmp_path, never_started):
+    """Options that change the graph change its parts, and so does another method."""
+    words = ["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), "--parts", "2"]
+    found = []
+    for more in (["--self-loops", "1"], ["--self-loops", "0"], ["--self-loops", "0", "--cut", "random"]):
+        assert main([*words, *more]) == 2
+        found.append(read_about(tmp_path / "run" / "parts"))
+    assert found[1].edges < found[0].edges
+    assert found[1].method != found[2].method == "random"
+
+
+def test_parts_of_a_run_in_progress_stay(whole, tmp_path, never_started, capsys):
+    """While a process trains, another one cuts the graph into no other parts."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    resume = ["train", "--resume", "--out", str(out), "--quiet", "--parts"]
+    assert main([*resume, "2"]) == 2
+    with writing(out):
+        assert main([*resume, "3"]) == 2
+    assert "has been writing since" in capsys.readouterr().err
+    assert read_about(out / "parts").parts == 2
+
+
+def test_parts_half_written_are_removed(whole, tmp_path):
+    """A kill of the writer leaves a folder under another name; the end of the run removes it."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / ".grand-0123.part" / "0").mkdir(parents=True)
+    (out / ".grand-0123.part" / "0" / "row.npy").write_bytes(b"half")
+    assert main(["train", "--resume", "--out", str(out), "--parts", "2", "--no-report"]) == 0
+    assert not list(out.glob(".grand-*"))
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -131,3 +182,36 @@ def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
     done = grand("train", whole[0], *words, *more)
     assert done.returncode == 2
     assert "a process has failed (RuntimeError: no such thing)." in done.stderr
+
+
+def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
+    """A process that fails by itself is not started again, whatever words its error has."""
+    out = tmp_path / "a run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True)
+    with pytest.raises(GraphDiffusionError, match=r"connection\.py"):
+        work(order)
+    with pytest.raises(WorkerError) as raised:
+        raise_failure(order, 2)
+    again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
+    assert str(raised.value).endswith(again)
+
+
+def test_an_interrupt_is_a_sentence(whole, tmp_path):
+    """Ctrl-C ends all processes, and says how to go on."""
+    out = tmp_path / "a run"
+    command = [sys.executable, "-m", "graphdiffusion.cli", "train", whole[0], *OPTIONS, "--out", str(out)]
+    run = subprocess.Popen(
+        [*command, "--parts", "2", "--epochs", "100000"], stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (out / "metrics.jsonl").exists():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert f"go on with: grand train --resume --out '{out}' --parts 2" in said
+    assert "Traceback" not in said

@@ -129,7 +129,8 @@ def _prepare(
     """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
     from ..training import load_problem
-    from ..training.partfolder import holds_parts, write_problem
+    from ..training.lock import require_idle
+    from ..training.partfolder import holds_problem, write_problem
     from ..training.population import needs_whole_graph
     from .automatic import about_data
     from .train import rehearse
@@ -143,24 +144,12 @@ def _prepare(
         for sentence in about_data(config, problem.data):
             say(sentence)
     settled.tell()
-    if folder.exists() and not (holds_parts(folder) and _same(folder, problem, parts)):
+    if folder.exists() and not holds_problem(folder, problem, parts, method, config):
+        require_idle(folder.parent)  # otherwise a run that goes on has these parts
         shutil.rmtree(folder)
     if not folder.exists():
-        tell_parts(write_problem(folder, problem, parts, method))
+        tell_parts(write_problem(folder, problem, parts, method, config))
     return problem
-
-
-def _same(folder: Path, problem: Problem, parts: int) -> bool:
-    """Whether the parts of an earlier attempt serve: as many of them, of the same data."""
-    from ..errors import DataError
-    from ..partition import read_about
-    from ..training.fingerprint import data_digests
-
-    try:
-        about = read_about(folder)
-    except DataError:
-        return False
-    return about.parts == parts and about.about.get("digests") == data_digests(problem.data)
 
 
 def _check_stored(config: Config, folder: Path, parts: int) -> int:

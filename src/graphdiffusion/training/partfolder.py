@@ -22,12 +22,15 @@ from .fingerprint import data_digests
 from .problem import Problem
 from .tasks import TASKS, make_task
 
-__all__ = ["check_stored", "holds_parts", "read_problem", "write_problem"]
+__all__ = ["check_stored", "holds_parts", "holds_problem", "read_problem", "write_problem"]
 
 _NAMED = ("name", "task", "class_names", "target_names", "feature_names")  # of the data, noted as they are
+_MADE = ("scaling", "self_loops", "rewire", "rewire_alpha", "rewire_t", "rewire_k")  # data to graph and x
 
 
-def write_problem(folder: Path, problem: Problem, parts: int, method: str = "auto") -> About:
+def write_problem(
+    folder: Path, problem: Problem, parts: int, method: str = "auto", config: Config | None = None
+) -> About:
     """Cut the graph of a problem, and write its parts with features, labels and split masks.
 
     Args:
@@ -35,6 +38,7 @@ def write_problem(folder: Path, problem: Problem, parts: int, method: str = "aut
         problem: Of the whole graph, on a CPU.
         parts: Their number.
         method: Of the cut, as in :func:`~graphdiffusion.partition.cut`.
+        config: What the problem was made with, noted for :func:`holds_problem`.
     """
     data, x = problem.data, problem.x
     fields: dict[str, Any] = {"x": _rows(x) if isinstance(x, SparseFeatures) else x, "y": data.y}
@@ -46,10 +50,26 @@ def write_problem(folder: Path, problem: Problem, parts: int, method: str = "aut
         "self_loops": problem.loops,
         "scaling": {"kind": problem.scaling.kind, **scaling},
         "digests": data_digests(data),
+        "options": None if config is None else _made(config),
     }
     name = chosen(method)
     assignment = cut(problem.graph, parts, name)
     return write_parts(folder, problem.graph, assignment, fields, method=name, about=about)
+
+
+def _made(config: Config) -> dict[str, Any]:
+    return {name: value for name, value in config.to_dict().items() if name in _MADE}
+
+
+def holds_problem(folder: Path, problem: Problem, parts: int, method: str, config: Config) -> bool:
+    """Whether a folder holds what :func:`write_problem` would write; ``auto`` is any method."""
+    try:
+        about = read_about(folder)
+    except DataError:
+        return False
+    wanted = {"digests": data_digests(problem.data), "options": _made(config)}
+    same = {key: about.about.get(key) for key in wanted} == wanted
+    return same and about.parts == parts and method in ("auto", about.method)
 
 
 def _rows(x: SparseFeatures) -> SparseRows:
