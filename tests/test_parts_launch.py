@@ -11,13 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_cli_basics import write_graph
 from torch.testing import assert_close
 
 from graphdiffusion.cli import main
 from graphdiffusion.errors import GraphDiffusionError, WorkerError
-from graphdiffusion.partition import read_about
+from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
 from graphdiffusion.training.launch import Order, raise_failure, work
 from graphdiffusion.training.lock import writing
@@ -153,6 +154,28 @@ def test_sentences(whole, tmp_path, capsys, more, sentence):
     assert main(["train", whole[0], *OPTIONS, "--out", str(tmp_path / "none"), *more]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "none" / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "more", "sentence"),
+    [
+        ({"y": np.int32}, [], "data.y must be int64"),
+        ({"x": np.float64}, [], "must be float32 of shape (40, F), got torch.float64 of shape (40, 3)"),
+        ({"train_mask": np.uint8}, [], "data.train_mask must be bool"),
+        ({}, ["--task", "regression"], "data.y must be floating point of shape (40, k) for regression"),
+        ({}, ["--self-loops", "2"], "give it self-loops before, and leave out --self-loops"),
+    ],
+)
+def test_a_folder_of_parts_is_checked_before_the_start(
+    tmp_path, never_started, capsys, fields, more, sentence
+):
+    random = np.random.default_rng(0)
+    given = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    given |= {name: given.get(name, np.ones(40)).astype(dtype) for name, dtype in fields.items()}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=given)
+    words = ["train", str(tmp_path / "parts"), "--preset", "none", "--out", str(tmp_path / "run"), *more]
+    assert main(words) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def train_on_parts(
         else:
             require_free(out)
         if folder is stored:
-            parts = _check_stored(config, stored, parts)
+            parts = _check_stored(config, stored, parts, flags)
         else:
             data = _prepare(settled, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
@@ -152,11 +152,15 @@ def _prepare(
     return problem
 
 
-def _check_stored(config: Config, folder: Path, parts: int) -> int:
+def _check_stored(config: Config, folder: Path, parts: int, flags: dict[str, Any]) -> int:
     from ..partition import read_about
     from ..training.partfolder import check_stored
 
     about = read_about(folder)
+    if "self_loops" in flags:  # presets have it, too
+        raise ConfigError(
+            f"the graph in {folder} is cut already: give it self-loops before, and leave out --self-loops."
+        )
     check_stored(config, about)
     if parts not in (0, about.parts):
         raise ConfigError(
