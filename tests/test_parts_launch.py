@@ -156,6 +156,20 @@ def test_sentences(whole, tmp_path, capsys, more, sentence):
     assert not (tmp_path / "none" / "config.toml").exists()
 
 
+def test_ray_is_missed_before_the_cut(whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.train.torch", None)
+    words = ["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), "--parts", "2", "--engine", "ray"]
+    assert main(words) == 2
+    assert "pip install 'graphdiffusion[cluster]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_choice_of_configurations_takes_no_engine(whole, tmp_path, capsys):
+    assert main(["train", whole[0], "--out", str(tmp_path / "run"), "--engine", "ray"]) == 2
+    assert "--engine ray is for one configuration or for parts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("fields", "more", "sentence"),
     [

@@ -44,7 +44,7 @@ def train_on_parts(
     """Cut the graph, train in a process for each part, and show what came of it."""
     from ..training.chunks import PARTS
     from ..training.folder import holds_run, is_finished, require_free, require_place
-    from ..training.launch import Order, launch_here, launch_ray, work
+    from ..training.launch import Order, launch_here, launch_ray, require_ray, work
     from ..training.partfolder import holds_parts
 
     launched, config = started_by_launcher(), settled.config
@@ -60,6 +60,8 @@ def train_on_parts(
         if first:
             _show(settled, out, root, plugins, report)
         return
+    if engine == "ray":
+        require_ray()  # before the graph is cut
     stored = Path(config.data)
     folder = stored if holds_parts(stored) else out / PARTS
     parts = launched if launched > 1 else parts

@@ -7,6 +7,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import shlex
@@ -148,20 +149,27 @@ def _again(order: Order, parts: int, more: str = "") -> str:
     return f" Go on with: grand train --resume --parts {parts}{more} --out {out}{plugins}"
 
 
+def require_ray() -> None:
+    """Refuse the engine ray where Ray Train cannot be imported."""
+    try:
+        importlib.import_module("ray.train.torch")
+    except ImportError as error:
+        raise ConfigError(
+            f"--engine ray needs Ray, which cannot be imported ({error}): pip install "
+            "'graphdiffusion[cluster]'."
+        ) from None
+
+
 def launch_ray(order: Order, parts: int) -> None:
     """Train on a Ray cluster, a worker for each part, by Ray Train.
 
     The folder of the run and the parts must lie where all machines see them. Ray's own state is kept in
     ``<out>/parts/ray``; the checkpoints are those of the run.
     """
-    try:
-        from ray.exceptions import RayError
-        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
-        from ray.train.torch import TorchTrainer
-    except ImportError as error:
-        raise ConfigError(
-            f"--engine ray needs Ray, which cannot be imported ({error}): pip install 'ray[train]'."
-        ) from None
+    require_ray()
+    from ray.exceptions import RayError
+    from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+    from ray.train.torch import TorchTrainer
 
     gpu = order.options.get("device") != "cpu" and torch.cuda.is_available()
     trainer = TorchTrainer(
