@@ -170,6 +170,20 @@ def test_a_choice_of_configurations_takes_no_engine(whole, tmp_path, capsys):
     assert "--engine ray is for one configuration or for parts" in capsys.readouterr().err
 
 
+def test_other_processes_than_parts(tmp_path, monkeypatch, capsys):
+    """The way out is that of who has started the processes."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=fields)
+    words = ["train", str(tmp_path / "parts"), "--preset", "none", "--out", str(tmp_path / "run")]
+    assert main([*words, "--parts", "3"]) == 2
+    assert "is cut into 2 parts: take --parts 2, or cut it again." in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    assert main(words) == 2
+    assert "start as many processes, not 3, or cut it again." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("fields", "more", "sentence"),
     [

@@ -165,10 +165,10 @@ def _check_stored(config: Config, folder: Path, parts: int, flags: dict[str, Any
         )
     check_stored(config, about)
     if parts not in (0, about.parts):
-        raise ConfigError(
-            f"the graph in {folder} is cut into {about.parts} parts: take --parts {about.parts}, or cut it "
-            "again."
-        )
+        way = f"take --parts {about.parts}"
+        if started_by_launcher() > 1:
+            way = f"start as many processes, not {parts}"
+        raise ConfigError(f"the graph in {folder} is cut into {about.parts} parts: {way}, or cut it again.")
     tell_parts(about)
     return about.parts
 
