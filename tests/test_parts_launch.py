@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_cli_basics import write_graph
 from torch.testing import assert_close
 
 from graphdiffusion.cli import main
+from graphdiffusion.errors import GraphDiffusionError, WorkerError
+from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
+from graphdiffusion.training.launch import Order, raise_failure, work
+from graphdiffusion.training.lock import writing
 
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
@@ -88,6 +96,50 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [*range(8), *range(8)]
 
 
+@pytest.fixture
+def never_started(monkeypatch):
+    """Trainings on parts end before a process is started."""
+
+    def stopped(order, parts):
+        raise WorkerError("not started")
+
+    monkeypatch.setattr("graphdiffusion.training.launch.launch_here", stopped)
+
+
+def test_parts_that_an_attempt_has_left(whole, tmp_path, never_started):
+    """Options that change the graph change its parts, and so does another method."""
+    words = ["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), "--parts", "2"]
+    found = []
+    for more in (["--self-loops", "1"], ["--self-loops", "0"], ["--self-loops", "0", "--cut", "random"]):
+        assert main([*words, *more]) == 2
+        found.append(read_about(tmp_path / "run" / "parts"))
+    assert found[1].edges < found[0].edges
+    assert found[1].method != found[2].method == "random"
+
+
+def test_parts_of_a_run_in_progress_stay(whole, tmp_path, never_started, capsys):
+    """While a process trains, another one cuts the graph into no other parts."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    resume = ["train", "--resume", "--out", str(out), "--quiet", "--parts"]
+    assert main([*resume, "2"]) == 2
+    with writing(out):
+        assert main([*resume, "3"]) == 2
+    assert "has been writing since" in capsys.readouterr().err
+    assert read_about(out / "parts").parts == 2
+
+
+def test_parts_half_written_are_removed(whole, tmp_path):
+    """A kill of the writer leaves a folder under another name; the end of the run removes it."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / ".grand-0123.part" / "0").mkdir(parents=True)
+    (out / ".grand-0123.part" / "0" / "row.npy").write_bytes(b"half")
+    assert main(["train", "--resume", "--out", str(out), "--parts", "2", "--no-report"]) == 0
+    assert not list(out.glob(".grand-*"))
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -102,6 +154,56 @@ def test_sentences(whole, tmp_path, capsys, more, sentence):
     assert main(["train", whole[0], *OPTIONS, "--out", str(tmp_path / "none"), *more]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "none" / "config.toml").exists()
+
+
+def test_ray_is_missed_before_the_cut(whole, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.train.torch", None)
+    words = ["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), "--parts", "2", "--engine", "ray"]
+    assert main(words) == 2
+    assert "pip install 'graphdiffusion[cluster]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_choice_of_configurations_takes_no_engine(whole, tmp_path, capsys):
+    assert main(["train", whole[0], "--out", str(tmp_path / "run"), "--engine", "ray"]) == 2
+    assert "--engine ray is for one configuration or for parts" in capsys.readouterr().err
+
+
+def test_other_processes_than_parts(tmp_path, monkeypatch, capsys):
+    """The way out is that of who has started the processes."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=fields)
+    words = ["train", str(tmp_path / "parts"), "--preset", "none", "--out", str(tmp_path / "run")]
+    assert main([*words, "--parts", "3"]) == 2
+    assert "is cut into 2 parts: take --parts 2, or cut it again." in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    assert main(words) == 2
+    assert "start as many processes, not 3, or cut it again." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "more", "sentence"),
+    [
+        ({"y": np.int32}, [], "data.y must be int64"),
+        ({"x": np.float64}, [], "must be float32 of shape (40, F), got torch.float64 of shape (40, 3)"),
+        ({"train_mask": np.uint8}, [], "data.train_mask must be bool"),
+        ({}, ["--task", "regression"], "data.y must be floating point of shape (40, k) for regression"),
+        ({}, ["--self-loops", "2"], "give it self-loops before, and leave out --self-loops"),
+    ],
+)
+def test_a_folder_of_parts_is_checked_before_the_start(
+    tmp_path, never_started, capsys, fields, more, sentence
+):
+    random = np.random.default_rng(0)
+    given = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    given |= {name: given.get(name, np.ones(40)).astype(dtype) for name, dtype in fields.items()}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=given)
+    words = ["train", str(tmp_path / "parts"), "--preset", "none", "--out", str(tmp_path / "run"), *more]
+    assert main(words) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
@@ -131,3 +233,36 @@ def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
     done = grand("train", whole[0], *words, *more)
     assert done.returncode == 2
     assert "a process has failed (RuntimeError: no such thing)." in done.stderr
+
+
+def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
+    """A process that fails by itself is not started again, whatever words its error has."""
+    out = tmp_path / "a run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True)
+    with pytest.raises(GraphDiffusionError, match=r"connection\.py"):
+        work(order)
+    with pytest.raises(WorkerError) as raised:
+        raise_failure(order, 2)
+    again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
+    assert str(raised.value).endswith(again)
+
+
+def test_an_interrupt_is_a_sentence(whole, tmp_path):
+    """Ctrl-C ends all processes, and says how to go on."""
+    out = tmp_path / "a run"
+    command = [sys.executable, "-m", "graphdiffusion.cli", "train", whole[0], *OPTIONS, "--out", str(out)]
+    run = subprocess.Popen(
+        [*command, "--parts", "2", "--epochs", "100000"], stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (out / "metrics.jsonl").exists():
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert f"go on with: grand train --resume --out '{out}' --parts 2" in said
+    assert "Traceback" not in said

@@ -84,7 +84,7 @@ def epochs(problem, config, count):
         torch.set_default_dtype(torch.float32)
 
 
-def trained(rank, size, name, task):
+def trained(rank, size, name, task, part_of=part_of):
     options = CASES[name]
     config, problem = problem_of(options, task)
     x = SparseFeatures(problem.x.pattern, problem.x.values.double())
@@ -103,6 +103,17 @@ def trained(rank, size, name, task):
 @pytest.mark.parametrize("name", CASES)
 def test_five_epochs_are_those_of_one_process(name):
     group(2).run(trained, name, "classification")
+
+
+def one_empty_node(problem, rank, size):
+    """The first part is one node, which has no feature."""
+    assignment = torch.ones(problem.num_nodes, dtype=torch.int64)
+    assignment[(problem.x.pattern.rowptr.diff() == 0).nonzero()[0]] = 0
+    return split(problem.graph, assignment)[rank]
+
+
+def test_a_part_without_features():
+    group(2).run(trained, "linear", "classification", one_empty_node)
 
 
 def test_five_epochs_on_three_parts():

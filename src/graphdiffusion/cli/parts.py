@@ -45,7 +45,7 @@ def train_on_parts(
     from ..training.batches import refused_with_parts
     from ..training.chunks import PARTS
     from ..training.folder import holds_run, is_finished, require_free, require_place
-    from ..training.launch import Order, launch_here, launch_ray, work
+    from ..training.launch import Order, launch_here, launch_ray, require_ray, work
     from ..training.partfolder import holds_parts
 
     launched, config = started_by_launcher(), settled.config
@@ -63,6 +63,8 @@ def train_on_parts(
         if first:
             _show(settled, out, root, plugins, report)
         return
+    if engine == "ray":
+        require_ray()  # before the graph is cut
     stored = Path(config.data)
     folder = stored if holds_parts(stored) else out / PARTS
     parts = launched if launched > 1 else parts
@@ -73,7 +75,7 @@ def train_on_parts(
         else:
             require_free(out)
         if folder is stored:
-            parts = _check_stored(config, stored, parts)
+            parts = _check_stored(config, stored, parts, flags)
         else:
             data = _prepare(settled, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
@@ -132,7 +134,8 @@ def _prepare(
     """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
     from ..training import load_problem
-    from ..training.partfolder import holds_parts, write_problem
+    from ..training.lock import require_idle
+    from ..training.partfolder import holds_problem, write_problem
     from ..training.population import needs_whole_graph
     from .automatic import about_data
     from .train import rehearse
@@ -146,37 +149,29 @@ def _prepare(
         for sentence in about_data(config, problem.data):
             say(sentence)
     settled.tell()
-    if folder.exists() and not (holds_parts(folder) and _same(folder, problem, parts)):
+    if folder.exists() and not holds_problem(folder, problem, parts, method, config):
+        require_idle(folder.parent)  # otherwise a run that goes on has these parts
         shutil.rmtree(folder)
     if not folder.exists():
-        tell_parts(write_problem(folder, problem, parts, method))
+        tell_parts(write_problem(folder, problem, parts, method, config))
     return problem
 
 
-def _same(folder: Path, problem: Problem, parts: int) -> bool:
-    """Whether the parts of an earlier attempt serve: as many of them, of the same data."""
-    from ..errors import DataError
-    from ..partition import read_about
-    from ..training.fingerprint import data_digests
-
-    try:
-        about = read_about(folder)
-    except DataError:
-        return False
-    return about.parts == parts and about.about.get("digests") == data_digests(problem.data)
-
-
-def _check_stored(config: Config, folder: Path, parts: int) -> int:
+def _check_stored(config: Config, folder: Path, parts: int, flags: dict[str, Any]) -> int:
     from ..partition import read_about
     from ..training.partfolder import check_stored
 
     about = read_about(folder)
+    if "self_loops" in flags:  # presets have it, too
+        raise ConfigError(
+            f"the graph in {folder} is cut already: give it self-loops before, and leave out --self-loops."
+        )
     check_stored(config, about)
     if parts not in (0, about.parts):
-        raise ConfigError(
-            f"the graph in {folder} is cut into {about.parts} parts: take --parts {about.parts}, or cut it "
-            "again."
-        )
+        way = f"take --parts {about.parts}"
+        if started_by_launcher() > 1:
+            way = f"start as many processes, not {parts}"
+        raise ConfigError(f"the graph in {folder} is cut into {about.parts} parts: {way}, or cut it again.")
     tell_parts(about)
     return about.parts
 

@@ -113,6 +113,10 @@ def train(
             raise ConfigError(
                 f"the run in {out} goes on as it was planned: leave out {', '.join(own_graph)}."
             )
+        if automatic and parted:
+            raise ConfigError(
+                f"the run in {out} compares several configurations, each in one process: leave out --parts."
+            )
         settled = Settled(_base(out, flags) if automatic else _resumed(out, flags, config, ctx), None)
         parted = parted or holds_parts(Path(settled.config.data))
     else:
@@ -141,6 +145,11 @@ def train(
     try:
         if engine not in ENGINES:
             raise ConfigError(f"--engine must be one of {', '.join(ENGINES)}, got {engine!r}.")
+        if automatic and engine != "local":
+            raise ConfigError(
+                f"--engine {engine} is for one configuration or for parts, and this compares several: "
+                "leave it out, or add --parts, --quick or options of a model."
+            )
         if parted:
             job: dict[str, Any] = {
                 "parts": parts,

@@ -26,9 +26,14 @@ def check_data(data: Data) -> Data:
         raise DataError(f"expected a torch_geometric.data.Data, got {type(data).__name__}")
     n = _check_features(data)
     _check_edges(data, n)
+    check_labels(data, n)
+    return data
+
+
+def check_labels(data: Data, n: int) -> None:
+    """The same of targets and masks alone, where features and edges of the `n` nodes lie elsewhere."""
     _check_targets(data, n)
     _check_masks(data, n)
-    return data
 
 
 def _tensor(data: Data, key: str, mend: str) -> torch.Tensor:

@@ -21,7 +21,7 @@ from .transforms import Fused, Operator
 def flat(tensor: Tensor, lead: torch.Size, own: int) -> Tensor:
     """Broadcast the leading dimensions to ``lead`` and flatten them into one."""
     tail = tensor.shape[tensor.dim() - own :]
-    return tensor.expand(*lead, *tail).reshape(-1, *tail)
+    return tensor.expand(*lead, *tail).reshape(lead.numel(), *tail)  # −1 is no number where tail has a 0
 
 
 def broadcast(*shapes: torch.Size) -> torch.Size:

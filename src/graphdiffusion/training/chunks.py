@@ -263,13 +263,13 @@ def leftovers(folder: Path) -> list[Path]:
     files = [p for p in (folder / CHECKPOINT, *_chunk_files(folder), *parts) if p.is_file()]
     if chunks.is_dir() and set(inside) <= set(files):
         files.append(chunks)
-    own = [folder / name for name in (PARTS, SPREAD)]
+    own = [folder / name for name in (PARTS, SPREAD)] + parts  # also parts that a kill left half written
     return [*files, *(path for path in own if path.is_dir() and not path.is_symlink())]
 
 
 def clear_leftovers(folder: Path) -> None:
     for path in leftovers(folder):
-        if path.name in (PARTS, SPREAD):
+        if path.name in (PARTS, SPREAD) or (path.is_dir() and is_part(path)):
             shutil.rmtree(path)
         elif path.is_dir():
             path.rmdir()

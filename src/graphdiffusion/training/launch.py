@@ -7,8 +7,11 @@ checkpoint.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
+import shlex
+import signal
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -77,7 +80,9 @@ def work(order: Order) -> None:
     except Exception as error:
         if not isinstance(error, GraphDiffusionError):
             traceback.print_exc()
-        if order.notes_failure and not any(word in str(error).lower() for word in _LOST):
+        lost = not isinstance(error, GraphDiffusionError)  # whatever a path in its sentence says
+        lost = lost and any(word in str(error).lower() for word in _LOST)
+        if order.notes_failure and not lost:
             order.failed.parent.mkdir(parents=True, exist_ok=True)
             order.failed.write_text(f"{type(error).__name__}: {error}")
         raise
@@ -87,8 +92,11 @@ def launch_here(order: Order, parts: int) -> None:
     """Train in ``parts`` processes on this machine, each with a GPU of its own or all on the CPU.
 
     Raises:
-        WorkerError: a process was lost more than ``RESTARTS`` times, or failed by itself.
+        WorkerError: a process was lost more than ``RESTARTS`` times, or failed by itself, or this one was
+            told to end.
+        KeyboardInterrupt: it was interrupted.
     """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -115,21 +123,41 @@ def launch_here(order: Order, parts: int) -> None:
         number, failure = error.get_first_failure()
         reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
         raise WorkerError(
-            f"the process of part {number} was lost {RESTARTS + 1} times ({reason}).{_again(order.out)}"
+            f"the process of part {number} was lost {RESTARTS + 1} times ({reason}).{_again(order, parts)}"
         ) from None
-    _raise_failure(order)
+    except SignalException as error:  # what the agent makes of a signal, after it has ended the processes
+        if error.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise WorkerError(f"ended by {error.sigval.name}.{_again(order, parts)}") from None
+    raise_failure(order, parts)
 
 
-def _raise_failure(order: Order) -> None:
+def raise_failure(order: Order, parts: int, more: str = "") -> None:
     """Raise what a process has noted before it failed."""
     if order.failed.exists():
         reason = order.failed.read_text()
         order.failed.unlink()
-        raise WorkerError(f"a process has failed ({reason}).{_again(order.out)}")
+        raise WorkerError(f"a process has failed ({reason}).{_again(order, parts, more)}")
 
 
-def _again(out: Path) -> str:
-    return f" Go on with grand train --resume --out {out}." if holds_run(out) else ""
+def _again(order: Order, parts: int, more: str = "") -> str:
+    """How to go on with a run, as a sentence; nothing where it has not begun."""
+    if not holds_run(order.out):
+        return ""
+    plugins = "".join(f" --plugin {shlex.quote(path)}" for path in order.plugins)
+    out = shlex.quote(str(order.out))
+    return f" Go on with: grand train --resume --parts {parts}{more} --out {out}{plugins}"
+
+
+def require_ray() -> None:
+    """Refuse the engine ray where Ray Train cannot be imported."""
+    try:
+        importlib.import_module("ray.train.torch")
+    except ImportError as error:
+        raise ConfigError(
+            f"--engine ray needs Ray, which cannot be imported ({error}): pip install "
+            "'graphdiffusion[cluster]'."
+        ) from None
 
 
 def launch_ray(order: Order, parts: int) -> None:
@@ -138,14 +166,10 @@ def launch_ray(order: Order, parts: int) -> None:
     The folder of the run and the parts must lie where all machines see them. Ray's own state is kept in
     ``<out>/parts/ray``; the checkpoints are those of the run.
     """
-    try:
-        from ray.exceptions import RayError
-        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
-        from ray.train.torch import TorchTrainer
-    except ImportError as error:
-        raise ConfigError(
-            f"--engine ray needs Ray, which cannot be imported ({error}): pip install 'ray[train]'."
-        ) from None
+    require_ray()
+    from ray.exceptions import RayError
+    from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+    from ray.train.torch import TorchTrainer
 
     gpu = order.options.get("device") != "cpu" and torch.cuda.is_available()
     trainer = TorchTrainer(
@@ -165,8 +189,9 @@ def launch_ray(order: Order, parts: int) -> None:
         trainer.fit()
     except (TrainingFailedError, RayError) as error:
         last = str(error).strip().splitlines()[-1]
-        raise WorkerError(f"the workers of Ray were lost ({last}).{_again(order.out)}") from None
-    _raise_failure(order)
+        more = _again(order, parts, " --engine ray")
+        raise WorkerError(f"the workers of Ray were lost ({last}).{more}") from None
+    raise_failure(order, parts, " --engine ray")
 
 
 def _ray_work(told: dict[str, Any]) -> None:

@@ -59,7 +59,8 @@ class SpreadTrainer(Trainer):
             from ray.exceptions import RayError
         except ImportError as error:
             raise ConfigError(
-                f"--engine ray needs Ray, which cannot be imported ({error}): pip install 'ray[train]'."
+                f"--engine ray needs Ray, which cannot be imported ({error}): pip install "
+                "'graphdiffusion[cluster]'."
             ) from None
         self.results = []
         for results in self.own.finished(self.problem, self.config, self.members):

@@ -117,7 +117,7 @@ class Stack:
             return known
         if len(key) == 1:  # a single member needs no check
             return False
-        agree = torch.tensor(self._agrees(state, x, graph, key, more))
+        agree = torch.tensor(self._agrees(state, x, graph, key, more), device=key.device)
         _found[self.identity] = fits = bool(everywhere(agree))  # on all parts of the graph
         if not fits:
             name = getattr(type(self.model), "name", type(self.model).__name__)

@@ -223,7 +223,8 @@ class Multilabel(Task):
 
 def _mean_and_deviation(values: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of values ``(m, outputs)``; 1 where they are all the same."""
-    count = int(total(torch.tensor(len(values))))
+    # on the device of the values: a group that Ray makes for GPUs takes no other tensors
+    count = int(total(torch.tensor(len(values), device=values.device)))
     if not count:
         return values.new_zeros(values.shape[1]), values.new_ones(values.shape[1])
     first = _first(values)

@@ -79,7 +79,7 @@ def train_part(
         watching: From the number of members to what watches their training, in the first process.
     """
     number, size = dist.get_rank(), dist.get_world_size()
-    problem, digests = read_problem(folder, number)
+    problem, digests = read_problem(folder, number, config.task)
     if (parts := getattr(problem.graph, "parts", 1)) != size:
         raise ConfigError(f"{folder} holds {parts} parts, and {size} processes have joined: start {parts}.")
     problem = problem.to(device)
