@@ -13,9 +13,12 @@ from torch.testing import assert_close
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
+from graphdiffusion import GraphDiffusion
 from graphdiffusion.data import load_data
+from graphdiffusion.equation import Source
 from graphdiffusion.nn import SparseFeatures
 from graphdiffusion.partition import split, use_part
+from graphdiffusion.partition.declared import works_on_parts
 from graphdiffusion.training import Config, Trainer, load_problem, load_run, open_folder, protocol
 from graphdiffusion.training.parts import SharedFolder, on_part
 from graphdiffusion.training.population import Population
@@ -40,6 +43,7 @@ CASES = {
         **ATTENTION, "variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint", "time": 2.0
     },
     "semi-implicit": {**ATTENTION, "variant": "nonlinear", "solver": "semi-implicit", "time": 3.0},
+    "two members": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "time": 2.0, "splits": 2},
     "labelled": {**ATTENTION, "terms": "source,labelled-source"},
     "gcn": {"model": "gcn"},
     "gat": {"model": "gat"},
@@ -55,7 +59,11 @@ def small_graph(task="classification"):
     """A piece of Cora: a graph of 400 nodes with sparse features."""
     cora = load_data("cora-embedded")
     edges, _ = subgraph(torch.arange(400), cora.edge_index)
-    y = cora.y[:400] if task == "classification" else cora.y[:400] + torch.arange(400) / 100
+    y = cora.y[:400]
+    if task != "classification":
+        y = y + torch.arange(400) / 100
+    if task == "multilabel":
+        y = torch.stack([y % 2 < 1, y > 3], 1).float()
     x = cora.x.to_dense()[:400, :60]
     return Data(x=x.to_sparse_csr(), edge_index=edges, y=y, task=task)
 
@@ -74,7 +82,7 @@ def part_of(problem, rank, size):
 def epochs(problem, config, count):
     torch.set_default_dtype(torch.float64)
     try:
-        population = Population(problem, config, protocol(config, problem.data)[:1])
+        population = Population(problem, config, protocol(config, problem.data))
         states = []
         for _ in range(count):
             population.step()
@@ -120,8 +128,21 @@ def test_five_epochs_on_three_parts():
     group(3).run(trained, "linear", "classification")
 
 
-def test_regression():
-    group(2).run(trained, "labelled", "regression")
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_other_tasks(task):
+    group(2).run(trained, "labelled", task)
+
+
+def test_a_class_of_ones_own_declares_it_itself():
+    class Mean(Source):
+        """What it adds may take a mean over nodes."""
+
+    class Declared(Source):
+        takes_parts = True
+
+    assert [works_on_parts(cls()) for cls in (Source, Mean, Declared)] == [True, False, True]
+    layer = GraphDiffusion(4, terms=[Mean()], heads=2, attention_dim=4)
+    assert not works_on_parts(layer.equation)
 
 
 def whole_run(rank, size, task, folder):

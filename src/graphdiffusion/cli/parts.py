@@ -133,6 +133,7 @@ def _prepare(
 ) -> Problem:
     """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
+    from ..partition.declared import works_on_parts
     from ..training import load_problem
     from ..training.lock import require_idle
     from ..training.partfolder import holds_problem, write_problem
@@ -143,7 +144,7 @@ def _prepare(
     config = settled.config
     problem = load_problem(config, root=root)
     model = rehearse(config, problem, flags)
-    if not model.takes_parts:
+    if not works_on_parts(model):
         raise ConfigError(needs_whole_graph(config))
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):
@@ -179,8 +180,9 @@ def _check_stored(config: Config, folder: Path, parts: int, flags: dict[str, Any
 def tell_parts(about: About) -> None:
     """What was cut, in a sentence."""
     nodes, edges, halo = ([own[key] for own in about.sizes] for key in ("nodes", "edges", "halo"))
+    count = f"{about.parts} part{'s' * (about.parts > 1)}"
     say(
-        f"{about.parts} parts ({about.method or 'given'}): {min(nodes):,} to {max(nodes):,} nodes, "
+        f"{count} ({about.method or 'given'}): {min(nodes):,} to {max(nodes):,} nodes, "
         f"{min(edges):,} to {max(edges):,} edges; {sum(halo):,} rows are exchanged in a product, "
         f"{sum(halo) / about.nodes:.1%} of the nodes."
     )

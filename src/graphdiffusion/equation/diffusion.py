@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..diffusivity import Diffusivity
 from ..errors import ArgumentError
 from ..ops import combine, propagate
+from ..partition.declared import works_on_parts
 from .coefficient import Coefficient
 from .context import Context
 from .equation import EQUATIONS, Equation, Stiff
@@ -71,7 +72,7 @@ class Diffusion(Equation):
 
     @property
     def takes_parts(self) -> bool:  # type: ignore[override]
-        return self.diffusivity.takes_parts and all(term.takes_parts for term in self.terms)
+        return works_on_parts(self.diffusivity) and all(map(works_on_parts, self.terms))
 
     @property
     def needs_observed(self) -> bool:  # type: ignore[override]

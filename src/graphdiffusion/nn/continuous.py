@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ..partition.declared import works_on_parts
 from ..solvers import Room
 from .base import Model
 from .diffusion import SHORTEST, GraphDiffusion
@@ -26,7 +27,7 @@ class Continuous(Model):
 
     @property
     def takes_parts(self) -> bool:  # type: ignore[override]
-        return self.diffusion.equation.takes_parts
+        return works_on_parts(self.diffusion.equation)
 
     @property
     def needs_observed(self) -> bool:  # type: ignore[override]

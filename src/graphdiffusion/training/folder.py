@@ -45,7 +45,7 @@ def open_folder(
         config: Options of the run.
         data: The graph of the run, as ``Problem.data`` has it.
         resume: Go on with what is there.
-        digests: Of the data, where they are known already: :func:`data_digests` of all of it.
+        digests: Of all parts of the data, where they are known already.
 
     Raises:
         FolderInUse: another process is writing in it.
