@@ -3,8 +3,8 @@
     PYTHONPATH=src python benchmarks/largest.py [--out largest.json]
 
 A random graph with 16 edges a node in both directions, built on the device. GRAND with hidden 64, forward
-and backward pass, gradient checkpoint; linear by its closed form, nonlinear by exponential-two-step. Without
-a GPU it runs on the CPU, up to --most edges.
+and backward pass, gradient checkpoint; linear by its closed form, nonlinear by exponential-two-step.
+Without a GPU it runs on the CPU, up to --most edges.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def main() -> None:
                 break
             rows.append({"variant": variant, **found})
             print(
-                f"{variant}: {found['nodes']:,} nodes, {found['edges']:,} edges: {found['seconds']:.3f} s an "
-                f"epoch, {found['bytes'] / 1e9:.2f} GB",
+                f"{variant}: {found['nodes']:,} nodes, {found['edges']:,} edges: {found['seconds']:.3f} s "
+                f"an epoch, {found['bytes'] / 1e9:.2f} GB",
                 flush=True,
             )
             free_memory()
