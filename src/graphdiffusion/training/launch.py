@@ -38,7 +38,7 @@ _LOST = ("gloo", "nccl", "connection", "timed out")  # in an error of a process 
 
 @dataclass(frozen=True)
 class Order:
-    """What every process is told; it is pickled.
+    """What a launcher gives to every process; it is pickled.
 
     Attributes:
         options: Of the configuration.
@@ -47,8 +47,8 @@ class Order:
         folder: The parts, likewise.
         resume: Go on with the run in ``out``.
         watching: A function of a module: from the number of members to what watches them.
-        notes_failure: A process that fails by itself notes why, and those started anew end at once. Under
-            torchrun nobody reads the note, and it would end the next attempt.
+        notes_failure: A process that fails by itself notes why, and those started anew end at once. Not
+            under torchrun, where the note would not be read and would end the next attempt.
     """
 
     options: dict[str, Any]
@@ -66,7 +66,7 @@ class Order:
 
 
 def work(order: Order) -> None:
-    """What each process does, once a launcher has told it its place."""
+    """What each process does, once a launcher has set its place."""
     noted = order.notes_failure and order.failed.exists()
     if is_finished(order.out) or noted:  # lost and started again at the very end
         return
@@ -118,7 +118,7 @@ def launch_here(order: Order, parts: int) -> None:
     )
     order.failed.unlink(missing_ok=True)
     try:
-        elastic_launch(how, entrypoint=work)(order)
+        elastic_launch(how, entrypoint=_work_here)(order)
     except ChildFailedError as error:
         number, failure = error.get_first_failure()
         reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
@@ -130,6 +130,15 @@ def launch_here(order: Order, parts: int) -> None:
             raise KeyboardInterrupt from None
         raise WorkerError(f"ended by {error.sigval.name}.{_again(order, parts)}") from None
     raise_failure(order, parts)
+
+
+def _work_here(order: Order) -> None:
+    """The same work in a process of this machine. An interrupt ends it at once and without a word.
+
+    It may come twice, from the terminal and from the parent, and the parent says how to go on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    work(order)
 
 
 def raise_failure(order: Order, parts: int, more: str = "") -> None:
