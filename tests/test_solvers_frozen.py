@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import D, make_diffusivity, make_equation, make_graph, normal, scatter_parameters
+from reads import Unread
 from scipy.linalg import expm
 from scipy.stats import poisson
 from test_cli_basics import SMALL, write_graph
 from test_solvers_order import problem, reference
 from torch import Tensor, func, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphdiffusion import GRAND, GraphDiffusion
 from graphdiffusion.cli import main
@@ -304,14 +304,6 @@ def test_a_capacity_follows_the_rate(fastest: float) -> None:
     given = ExponentialMidpoint(0.5, max_steps=5)
     found = integrate(model.bind(GRAPH, x), x, times, given, check=False).state
     torch.testing.assert_close(found, integrate(model.bind(GRAPH, x), x, times, solver).state)
-
-
-class Unread(TorchDispatchMode):
-    """Refuses to read a number from a tensor, as a CUDA graph does."""
-
-    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        assert call is not torch.ops.aten._local_scalar_dense.default
-        return call(*args, **kwargs or {})
 
 
 @pytest.mark.parametrize("scheme", FIXED)
