@@ -1,11 +1,15 @@
-"""What a CUDA graph cannot capture, found on a CPU: calls that read from the device or copy to it."""
+"""What a GPU refuses, found on a CPU: calls that read from the device in a capture, and mixed devices."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphdiffusion.ops import torch as torch_backend
 
 aten = torch.ops.aten
 READS = {
@@ -32,3 +36,55 @@ class Unread(TorchDispatchMode):
             booleans = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
             assert not booleans, f"{call} by a boolean mask reads from the device"
         return call(*args, **kwargs or {})
+
+
+def elsewhere(value: Any) -> Any:
+    """A deep copy on the device meta, which refuses to be mixed with tensors of a CPU, as a GPU does.
+
+    It has shapes and no numbers: an attempt to read one is an error.
+    """
+
+    def copied(own: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+        if id(own) not in memo:
+            bare = torch.empty_strided(own.shape, own.stride(), dtype=own.dtype, device="meta")
+            if isinstance(own, torch.nn.Parameter):
+                bare = torch.nn.Parameter(bare, requires_grad=own.requires_grad)
+            memo[id(own)] = bare.requires_grad_(own.requires_grad)
+        return memo[id(own)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "__deepcopy__", copied)
+        patch.setattr(torch.nn.Parameter, "__deepcopy__", copied)
+        return deepcopy(value)
+
+
+def without_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Kernels of stock torch that are products with CSR tensors, which the device meta does not have."""
+
+    def spmm(graph: Any, values: Any, x: Any, add: Any = None, *, minus: Any = None) -> torch.Tensor:
+        _together(graph.col, values, x, minus, *(add or ()))
+        return x.new_empty(len(x), graph.rows, x.shape[-1])
+
+    def sddmm(graph: Any, q: Any, k: Any, out: Any = None) -> torch.Tensor:
+        _together(graph.col, q, k, out)
+        return q.new_empty(len(q), graph.num_edges)
+
+    def powers(graph: Any, values: Any, x: Any, count: int) -> torch.Tensor:
+        _together(graph.col, values, x)
+        return x.new_empty(count + 1, *x.shape)
+
+    def horner(graph: Any, values: Any, c: Any, fields: Any, basis: Any = None, sampled: Any = None) -> Any:
+        _together(graph.col, values, c, fields, basis)
+        return torch.empty_like(fields[0]), None if basis is None else torch.empty_like(values)
+
+    def pool(graph: Any, x: Any) -> torch.Tensor:
+        _together(graph.col, x)
+        return x.new_empty(len(x), graph.rows, x.shape[-1])
+
+    for kernel in (spmm, sddmm, powers, horner, pool):
+        patch.setattr(torch_backend, kernel.__name__, kernel)
+
+
+def _together(*tensors: torch.Tensor | None) -> None:
+    devices = {t.device.type for t in tensors if t is not None}
+    assert devices == {"meta"}, f"a kernel got tensors of {devices}"

@@ -1,4 +1,7 @@
-"""Whatever says that its step may be captured in a CUDA graph reads nothing from the device in it."""
+"""Whatever says that its step may be captured in a CUDA graph reads nothing from the device in it.
+
+And all tensors of that step are of one device.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from reads import Unread
+from reads import Unread, elsewhere, without_numbers
 from torch_geometric.data import Data
 
 from graphdiffusion.configs import presets, read_preset
@@ -58,20 +61,30 @@ def read_by_a_step(options: dict[str, Any], data: Data) -> bool:
     if not (stack.model.capturable and stack.takes_members() and has_bound(population)):
         return False
     population.compute()  # the first step is taken plainly
-    with with_capacity(population, needed_room(population)), Unread():
+    room = needed_room(population)
+    with with_capacity(population, room), Unread():
         population.compute()
+    other = elsewhere(population)
+    with pytest.MonkeyPatch.context() as patch, with_capacity(other, room):
+        without_numbers(patch)
+        other.compute()
     return True
 
 
 @pytest.fixture(autouse=True)
 def without_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's one_hot looks at its numbers on a CPU alone; on CUDA its kernel checks them."""
-    monkeypatch.setattr(tasks, "one_hot", lambda y, k: torch.eye(k, dtype=torch.int64)[y])
+    monkeypatch.setattr(tasks, "one_hot", lambda y, k: (y[..., None] == torch.arange(k).to(y)).long())
 
 
 @pytest.mark.parametrize("name", OWN)
 def test_models_and_equations(name: str) -> None:
-    assert read_by_a_step(read_preset(name), toy()) is (name not in VARYING)
+    options = read_preset(name)
+    assert read_by_a_step(options, toy()) is (name not in VARYING)
+    if name in VARYING:
+        steps = {"solver": "rk4", "step_size": 0.5}
+        fixed = {k: v for k, v in options.items() if k not in ("rtol", "atol")} | steps
+        assert read_by_a_step(fixed, toy()) is (name != "own-blend")
 
 
 @pytest.mark.parametrize(
@@ -109,3 +122,13 @@ def test_diffusivities(diffusivity: str, over: str) -> None:
 @pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
 def test_tasks(kind: str, more: dict[str, Any]) -> None:
     assert read_by_a_step({"time": 2.0, **ATTENTION, **more}, toy(kind))
+
+
+def test_what_is_refused() -> None:
+    mask = torch.tensor([True, False])
+    with Unread(), pytest.raises(AssertionError, match="reads from the device"):
+        float(torch.ones(2).sum())
+    with Unread(), pytest.raises(AssertionError, match="boolean mask"):
+        torch.ones(2)[mask]
+    with pytest.raises(RuntimeError, match="device"):
+        elsewhere(torch.ones(2)) + torch.ones(2)
