@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..partition import About
     from ..training import Config, Member, Problem, Trainer
     from ..training.chunks import RunFolder
-    from .train import Settled
+    from .settled import Settled
 
 ENGINES = ("local", "ray")
 

@@ -18,8 +18,8 @@ def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str |
     from ..training import load_problem, pick_device, protocol
     from ..training.memory import feature_bytes
     from ..training.plan import make_plan, readable
+    from .settled import settle
     from .tables import print_facts
-    from .train import settle
 
     settled = settle(flags, file, preset)
     settled.tell()

@@ -12,7 +12,7 @@ import typer
 from ..errors import ConfigError
 from .messages import command, say
 from .options import ROOT, Plugins, given, with_config
-from .train import settle
+from .settled import settle
 
 if TYPE_CHECKING:
     from ..experiments import Leaderboard, Plan
