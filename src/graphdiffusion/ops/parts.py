@@ -28,18 +28,24 @@ def spmm(
     *,
     minus: Tensor | None = None,
 ) -> Tensor:
-    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``."""
-    kernels, one = backend(x), x.new_ones(len(x))
+    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
+
+    Rows of a bfloat16 x are exchanged as they are. Both products with A are taken in float32, and their sum is
+    rounded once, as in one process.
+    """
+    kernels, one = backend(x), values.new_ones(len(x))
     if isinstance(graph, Transposed):
         part, inner = graph.part, graph.inner
+        kind, x = x.dtype, x.to(values.dtype)
         rest = kernels.spmm(graph.outer, values[:, inner.num_edges :], x)
         arriving = give_back(part, rest)
         out = kernels.spmm(inner, values[:, : inner.num_edges], x, add, minus=minus)
-        return _returned(part, arriving.wait(), out)
+        return _returned(part, arriving.wait(), out).to(kind)
     arriving = fetch(graph, x)
     (inner, inside), (outer, outside) = graph.inner, graph.outer
-    out = kernels.spmm(inner, values.index_select(1, inside), x, add, minus=minus)
-    return kernels.spmm(outer, values.index_select(1, outside), arriving.wait(), add=(one, out))
+    out = kernels.spmm(inner, values.index_select(1, inside), x.to(values.dtype), add, minus=minus)
+    rows = arriving.wait().to(values.dtype)
+    return kernels.spmm(outer, values.index_select(1, outside), rows, add=(one, out)).to(x.dtype)
 
 
 def _returned(part: Part, rows: Tensor, own: Tensor) -> Tensor:
