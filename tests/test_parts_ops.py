@@ -118,6 +118,63 @@ def verb(rank, size, name):
     assert_close(mine[4], own(part, wanted[4], ("v", *result)), **close)
 
 
+def order_of_work(rank, size):
+    """What happens in a product and a score, in order; and whether bytes move while nothing waits for them."""
+    import time
+
+    from graphdiffusion.ops import torch as kernels
+    from graphdiffusion.partition import exchange
+    from graphdiffusion.partition.whole import use_part
+
+    graph = whole_graph()
+    part = part_of(graph, rank, size)
+    values, x = (
+        own(part, f, s)
+        for f, s in zip(fields(graph, (1, "E"), (1, "n", 3)), [(1, "E"), (1, "n", 3)], strict=True)
+    )
+    names = {part.inner[0]: "inner", part.outer[0]: "outer"}
+    names |= {part.transposed.inner: "inner", part.transposed.outer: "outer", part.returned: "add"}
+    seen = []
+    with pytest.MonkeyPatch.context() as patch, use_part(part):
+        for verb in ("spmm", "sddmm"):
+            real = getattr(kernels, verb)
+
+            def noted(pattern, *args, real=real, **more):
+                seen.append(names[pattern])
+                return real(pattern, *args, **more)
+
+            patch.setattr(kernels, verb, noted)
+        start, wait = exchange._exchange, exchange.Arriving.wait
+        patch.setattr(exchange, "_exchange", lambda *args: seen.append("start") or start(*args))
+        patch.setattr(exchange.Arriving, "wait", lambda self: seen.append("wait") or wait(self))
+        found = []
+        for act in (
+            lambda: propagate(part, values, x),
+            lambda: propagate(part, values, x, transpose=True),
+            lambda: score(part, x, x),
+        ):
+            seen.clear()
+            act()
+            found.append(list(seen))
+        arriving = exchange.fetch(part, x)
+        deadline = time.monotonic() + 30
+        while not arriving.work.is_completed() and time.monotonic() < deadline:
+            time.sleep(0.01)  # nothing of torch is called here
+        done = arriving.work.is_completed()
+        arriving.wait()
+    return found, done
+
+
+def test_inner_rows_while_the_halo_is_on_its_way():
+    for found, done in group(2).run(order_of_work):
+        assert found == [
+            ["start", "inner", "wait", "outer"],
+            ["outer", "start", "inner", "wait", "add"],
+            ["start", "inner", "wait", "outer"],
+        ]
+        assert done
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CASES)
 def test_verbs(name, size):

@@ -21,6 +21,7 @@ from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, int
 from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from ..solvers.exponential import Exponential
+from ..solvers.series import refuse_channels
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
 
@@ -147,6 +148,8 @@ class GraphDiffusion(MessagePassing):
             self.register_buffer("time", start)
         self.initial_time = float(time)
         self.solver = make_solver(solver, equation, channels, options)
+        if self.solver.rounded and (coefficients == "channel" or channel_rates):
+            refuse_channels()
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))
         if isinstance(gradient, Adjoint):

@@ -1,6 +1,7 @@
 """The sparse kernels on a part of a graph: those of one device, around an exchange between the parts.
 
-A product with A fetches the rows of the halo and multiplies by the inner edges while they are on their way.
+A product with A fetches the rows of the halo and multiplies by the inner edges while they are on their way;
+a score takes the inner edges meanwhile.
 A product with Aᵀ computes what belongs to other parts first, and multiplies by the inner edges while it is
 on its way back. Results have the rows of the part's own nodes. As everywhere below the operators, there is
 no autograd here, and tensors have one leading dimension L.
@@ -69,7 +70,12 @@ def _sent_back(part: Part, wide: Tensor) -> Tensor:
 
 def sddmm(graph: Part, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
     """``⟨q_i, k_j⟩`` on every edge; added to ``out`` if given."""
-    return backend(q).sddmm(graph.reach, q, extended(graph, k), out)
+    kernels, arriving = backend(q), fetch(graph, k)
+    (inner, inside), (outer, outside) = graph.inner, graph.outer
+    own = kernels.sddmm(inner, q, k)
+    found = own.new_empty(len(own), graph.num_edges).index_copy_(1, inside, own)
+    found.index_copy_(1, outside, kernels.sddmm(outer, q, arriving.wait().contiguous()))
+    return found if out is None else out.add_(found)
 
 
 def group_sum(graph: Part, values: Tensor, over: str) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -71,15 +71,20 @@ def power_series(
     return out.reshape(len(c), *lead, n, d)
 
 
+def refuse_channels() -> NoReturn:
+    """ArgumentError for powers in bfloat16 with coefficients of each channel."""
+    raise ArgumentError(
+        "precision bfloat16 needs coefficients that all channels share: take coefficients scalar and no "
+        "rates of channels, or leave it out."
+    )
+
+
 def check_rounded(x: Tensor, c: Tensor) -> None:
     """Refuse what powers in bfloat16 are not made for: states x, coefficients c."""
     if x.dtype != torch.float32:
         raise DtypeError(f"precision bfloat16 needs a model in float32, got {x.dtype}: leave it out.")
     if c.shape[-2] > 1:
-        raise ArgumentError(
-            "precision bfloat16 needs coefficients that all channels share: take coefficients scalar and no "
-            "rates of channels, or leave it out."
-        )
+        refuse_channels()
     if traced():
         raise ArgumentError(
             "precision bfloat16 cannot be compiled, exported or transformed by torch.func: leave it out."

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...pattern import Pattern
 from .products import csr, pieces
 
-_AT_ONCE = 2**16  # numbers of each bfloat16 power that are converted at once
+_AT_ONCE = 2**13  # numbers of each bfloat16 power that are converted at once: they stay in cache
 
 
 def powers(graph: Pattern, values: Tensor, x: Tensor, count: int) -> Tensor:
