@@ -81,12 +81,22 @@ CASES = {
 }  # fmt: skip
 
 
-def verb(rank, size, name):
+def without_neighbours(graph, rank, size):
+    """The last part reads nothing from others and nothing is read from it: a node with its self-loop."""
+    assignment = torch.arange(graph.num_nodes) % (size - 1)
+    assignment[-1] = size - 1
+    return split(graph, assignment)[rank]
+
+
+def verb(rank, size, name, lonely=False):
     from graphdiffusion.partition.whole import use_part
 
     function, shapes, result = CASES[name]
     graph = whole_graph()
-    part = part_of(graph, rank, size)
+    if lonely:
+        one = torch.full((2, 1), graph.num_nodes)
+        graph = Graph.from_edge_index(torch.cat([graph.edge_index, one], 1), graph.num_nodes + 1)
+    part = without_neighbours(graph, rank, size) if lonely else part_of(graph, rank, size)
     given = fields(graph, *shapes)
     (cotangent,) = fields(graph, result, seed=2)
     tangents = fields(graph, *shapes, seed=3)
@@ -179,3 +189,8 @@ def test_inner_rows_while_the_halo_is_on_its_way():
 @pytest.mark.parametrize("name", CASES)
 def test_verbs(name, size):
     group(size).run(verb, name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_part_without_neighbours(name):
+    group(2).run(verb, name, True)

@@ -84,6 +84,6 @@ def sddmm(graph: Pattern, q: Tensor, k: Tensor, out: Tensor | None = None) -> Te
         a, b = (v[piece].reshape(-1, v.shape[-1]).to(dtype).contiguous() for v in (q, k))
         pattern = csr(graph, a.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
         scores = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
-        parts.append(scores.view(-1, graph.num_edges))
+        parts.append(scores.view(piece.stop - piece.start, graph.num_edges))
     scores = parts[0] if len(parts) == 1 else torch.cat(parts)
     return scores if out is None else out.add_(scores)
