@@ -86,7 +86,9 @@ def main() -> None:
         return
     rows = []
     if args.out is not None and args.out.exists():  # lines that are not measured again stay
-        rows = [row for row in json.loads(args.out.read_text())["rows"] if row["solver"] not in args.solvers]
+        rows = [
+            row for row in json.loads(args.out.read_text())["rows"] if row["solver"] not in args.solvers
+        ]
     for name in args.solvers:
         for mode in MODES:
             try:

@@ -2,12 +2,12 @@
 
     python benchmarks/precision.py [--data cora-embedded citeseer] [--splits 10] [--out precision.json]
 
-Each line is a data set with the published settings of the linear or the nonlinear model, trained twice on the
-same splits with the same seeds: in float32, and with --precision bfloat16. Differences of the test accuracy are
-paired by split. The other errors compare the two at the same parameters, those of the training in float32 on
-the first split: of the state x(T) and of the gradient of the loss, both relative in the 2-norm, and the share of
-nodes that get another class. Seconds are those of the processor. Lines of an earlier run with the same --out
-stay, unless they are measured again. Memory: benchmarks/memory.py.
+Each line is a data set with the published settings of the linear or the nonlinear model, trained twice on
+the same splits with the same seeds: in float32, and with --precision bfloat16. Differences of the test
+accuracy are paired by split. The other errors compare the two at the same parameters, those of the training
+in float32 on the first split: of the state x(T) and of the gradient of the loss, both relative in the
+2-norm, and the share of nodes that get another class. Seconds are those of the processor. Lines of an
+earlier run with the same --out stay, unless they are measured again. Memory: benchmarks/memory.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def configured(data: str, variant: str, splits: int, epochs: int) -> Config:
 
 
 def seen(population: Population) -> tuple[Tensor, Tensor, Tensor]:
-    """State x(T) and answers of the best epoch in evaluation, and the gradient of the loss at the last one."""
+    """State x(T) of the best epoch in evaluation, the gradient of the loss at the last one, the answers."""
     found: dict[str, Tensor] = {}
     update = population.optimiser.update
     population.optimiser.update = lambda parameters, gradients: found.update(gradients)  # type: ignore
@@ -80,7 +80,8 @@ def apart(problem: Problem, config: Config) -> dict[str, float]:
 def measured(data: str, variant: str, splits: int, epochs: int) -> dict[str, Any]:
     config = configured(data, variant, splits, epochs)
     problem = load_problem(config)
-    row: dict[str, Any] = {"data": data, "variant": variant, "splits": splits, "tests": {}, "seconds_epoch": {}}
+    row: dict[str, Any] = {"data": data, "variant": variant, "splits": splits}
+    row |= {"tests": {}, "seconds_epoch": {}}
     for precision in PRECISIONS:
         own = config.replace(precision=precision)
         started = time.process_time()

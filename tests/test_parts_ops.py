@@ -129,7 +129,7 @@ def verb(rank, size, name, lonely=False):
 
 
 def order_of_work(rank, size):
-    """What happens in a product and a score, in order; and whether bytes move while nothing waits for them."""
+    """What happens in a product and a score, in order; whether bytes move while nothing waits for them."""
     import time
 
     from graphdiffusion.ops import torch as kernels

@@ -1,4 +1,4 @@
-"""Powers of A in bfloat16: against a dense formula that rounds as often, alone and among members, on parts."""
+"""Powers of A in bfloat16: against a dense formula that rounds likewise, among members, and on parts."""
 
 from __future__ import annotations
 

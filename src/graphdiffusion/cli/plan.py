@@ -56,7 +56,9 @@ def _modes(plan: Plan) -> list[tuple[str, str]]:
     def verdict(size: int) -> str:
         return f"about {readable(size)}, {'fits' if size <= plan.free else 'does not fit'}"
 
-    found = [(f"one member, {mode}" if mode else "one member", verdict(v)) for mode, v in plan.modes.items()]
+    found = [
+        (f"one member, {mode}" if mode else "one member", verdict(v)) for mode, v in plan.modes.items()
+    ]
     if plan.rounded:
         mode = min(plan.rounded, key=plan.rounded.__getitem__)
         found.append((f"{mode}, --precision bfloat16", verdict(plan.rounded[mode])))

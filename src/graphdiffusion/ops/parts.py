@@ -31,8 +31,8 @@ def spmm(
 ) -> Tensor:
     """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
 
-    Rows of a bfloat16 x are exchanged as they are. Both products with A are taken in float32, and their sum is
-    rounded once, as in one process.
+    Rows of a bfloat16 x are exchanged as they are. Both products with A are taken in float32, and their sum
+    is rounded once, as in one process.
     """
     kernels, one = backend(x), values.new_ones(len(x))
     if isinstance(graph, Transposed):

@@ -29,7 +29,6 @@ from .series import power_series
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
 from .truncation import SLOPE, fewest_terms
 
-
 Precision = Literal["full", "bfloat16"]
 
 
@@ -122,7 +121,7 @@ class Exponential(Solver):
                 raise ArgumentError("the closed form of a polynomial in A has no capacity: omit terms.")
             if self.rounded:
                 raise ArgumentError(
-                    "precision bfloat16 is for diffusion and sources: the terms of a polynomial in A cancel "
+                    "precision bfloat16 is for diffusion and sources: terms of a polynomial in A cancel "
                     "each other, and rounding would be left. Leave it out."
                 )
             tolerance, most = self.tolerance or default_tolerance(x.dtype), self.max_evaluations
@@ -165,9 +164,7 @@ class Exponential(Solver):
             if source.field is not x:
                 stats.evaluations += terms
                 origin = source.field.detach() if source.detached else source.field
-                more = power_series(
-                    flow.graph, affine.values, origin, fed, fed, checkpoint, self.rounded
-                )
+                more = power_series(flow.graph, affine.values, origin, fed, fed, checkpoint, self.rounded)
                 elsewhere = more if elsewhere is None else elsewhere + more
                 continue
             total = total + fed
@@ -184,7 +181,9 @@ class Exponential(Solver):
 def is_rounded(precision: str) -> bool:
     """Whether powers are to be bfloat16."""
     if precision not in get_args(Precision):
-        raise ArgumentError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}.")
+        raise ArgumentError(
+            f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}."
+        )
     return precision == "bfloat16"
 
 

@@ -39,8 +39,8 @@ def power_series(
         c: Coefficients ``(m, ..., 1, 1, K+1)``, or ``(m, ..., 1, d, K+1)`` with one for each channel.
         through: The coefficients that the gradient of x sees.
         checkpoint: Keep only every √K-th power for the backward pass.
-        rounded: The powers are rounded to bfloat16, one after the other. Sums and gradients are float32, and
-            the gradient is that of the sum without rounding, at these powers.
+        rounded: The powers are rounded to bfloat16, one after the other. Sums and gradients are float32,
+            and the gradient is that of the sum without rounding, at these powers.
 
     Returns:
         ``(m, ..., n, d)``.

@@ -142,10 +142,12 @@ def fitted(problem: Problem, config: Config, given: Collection[str]) -> tuple[Co
         cut = "" if plan.parts is None else f", cut the graph: --parts {plan.parts}, on as many devices"
         half = ""
         if mode := next((mode for mode, size in plan.rounded.items() if size <= plan.free), None):
-            half = f", round: --precision bfloat16 --gradient {mode}, with about {readable(plan.rounded[mode])}"
+            less = readable(plan.rounded[mode])
+            half = f", round: --precision bfloat16 --gradient {mode}, with about {less}"
         raise NotEnoughMemory(
-            f"one training takes about {least} of memory, and {free} are free on {device}: {ADVICE}{half}{cut}, "
-            f"or train on groups of nodes: --batches {max(2, math.ceil(needs / plan.free))} and more."
+            f"one training takes about {least} of memory, and {free} are free on {device}: {ADVICE}{half}"
+            f"{cut}, or train on groups of nodes: --batches {max(2, math.ceil(needs / plan.free))} and "
+            "more."
         )
     other = readable(plan.modes[plan.fitting])
     takes = f"one training takes about {readable(needs)} by {own}, and {free} are free on {device}"

@@ -112,7 +112,7 @@ class SpreadTrainer(Trainer):
         self._report(self.own.store(first, list(group), done))
 
 
-def _groups(members: Sequence[Member], each: int, place: Path) -> list[Sequence[Member]]:
+def _groups(members: list[Member], each: int, place: Path) -> list[list[Member]]:
     """The members of every task: at most ``each``, and those that a task has begun with together.
 
     How many fit in a task may be another number than when the driver was stopped. What has begun, or has
@@ -120,7 +120,7 @@ def _groups(members: Sequence[Member], each: int, place: Path) -> list[Sequence[
     """
     folders = sorted(place.glob("*-*"), key=is_finished)  # of two that begin with one member, the finished
     begun = {int(f.name.split("-")[0]): int(f.name.split("-")[1]) for f in folders if holds_run(f)}
-    groups: list[Sequence[Member]] = []
+    groups: list[list[Member]] = []
     first = 0
     while first < len(members):
         size = begun.get(members[first].number, 0)

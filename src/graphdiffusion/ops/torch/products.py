@@ -61,8 +61,8 @@ def spmm(
 ) -> Tensor:
     """``A x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
 
-    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``. A bfloat16 x
-    beside float32 values is multiplied in float32, and the result is rounded once.
+    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``. A
+    bfloat16 x beside float32 values is multiplied in float32, and the result is rounded once.
     """
     # addmm_ in place is the one form that neither copies nor clears the result
     shape = (len(x), graph.rows, x.shape[-1])

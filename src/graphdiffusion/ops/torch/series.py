@@ -2,8 +2,8 @@
 
 Matrices are built once for all products. Powers that are kept lie in one tensor: sums of them and inner
 products with them are dense products, which read every state once. Others take turns in two buffers, which
-stay in cache. A bfloat16 x gives bfloat16 powers: each product is taken in float32 and rounded once, and sums
-of powers are float32.
+stay in cache. A bfloat16 x gives bfloat16 powers: each product is taken in float32 and rounded once, and
+sums of powers are float32.
 """
 
 from __future__ import annotations
