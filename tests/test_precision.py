@@ -141,6 +141,25 @@ def test_checkpoints_give_the_same_numbers():
         assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+def test_after_a_long_diffusion():
+    """Neighbours are nearly equal at the end; the gradient of the attention comes from their differences."""
+    graph = whole_graph(directed=False, n=300, edges=3000)
+    generator = torch.Generator().manual_seed(1)
+    x, weight = (torch.randn(300, 8, generator=generator) + 1 for _ in range(2))
+    found = []
+    for precision in ("full", "bfloat16"):
+        torch.manual_seed(0)
+        layer = GraphDiffusion(8, 18.0, alpha=1, heads=2, attention_dim=8, over="rows", precision=precision)
+        torch.nn.init.normal_(layer.equation.diffusivity.query.weight)
+        out = layer(x, graph)
+        loss = (out * weight).sum()
+        found.append((out, *torch.autograd.grad(loss, [layer.equation.diffusivity.query.weight])))
+    state, gradient = (
+        float((b - a).detach().norm() / a.detach().norm()) for a, b in zip(*found, strict=True)
+    )
+    assert state < UNIT and gradient < 2 * UNIT
+
+
 def test_refusals():
     graph, values, y, c = problem()
     x = torch.randn(40, 6)
