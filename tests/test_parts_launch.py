@@ -266,4 +266,4 @@ def test_an_interrupt_is_a_sentence(whole, tmp_path):
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130
     assert f"go on with: grand train --resume --out '{out}' --parts 2" in said
-    assert "Traceback" not in said
+    assert "Traceback" not in said and "death signal" not in said

@@ -106,7 +106,9 @@ def launch_here(order: Order, parts: int) -> None:
             f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, "
             "--device cpu, or several machines (torchrun)."
         )
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
+    for name in list(logging.root.manager.loggerDict):  # they repeat what is raised here
+        if name.startswith(("torch.distributed", "torch.multiprocessing")):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     how = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
