@@ -88,6 +88,19 @@ def work(order: Order) -> None:
         raise
 
 
+def work_here(order: Order) -> None:
+    """The same work in a process of this machine, which a Ctrl-C reaches twice: from the terminal, and from
+    the agent. The second one would interrupt the end of the process, and leave a traceback.
+    """
+
+    def interrupted(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    work(order)
+
+
 def launch_here(order: Order, parts: int) -> None:
     """Train in ``parts`` processes on this machine, each with a GPU of its own or all on the CPU.
 
@@ -120,7 +133,7 @@ def launch_here(order: Order, parts: int) -> None:
     )
     order.failed.unlink(missing_ok=True)
     try:
-        elastic_launch(how, entrypoint=work)(order)
+        elastic_launch(how, entrypoint=work_here)(order)
     except ChildFailedError as error:
         number, failure = error.get_first_failure()
         reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
