@@ -185,9 +185,30 @@ def memory() -> str:
         own = {row["gradient"]: row for row in rows if row["solver"] == solver}
         cells = (
             f"{own[m]['measured'] / 1e9:.2f} GB, {own[m]['estimate'] / own[m]['measured']:.2f}"
+            if m in own
+            else ""
             for m in modes
         )
         lines.append(f"| {solver} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def precision() -> str:
+    """A row for each model trained in float32 and with powers in bfloat16."""
+    rows = json.loads((DOCS / "results" / "precision.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["data", "model", "error of x(T)", "error of the gradient", "other class", "test %, float32"]
+    heads += ["test %, bfloat16", "paired difference", "ms an epoch"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        full, less = (np.asarray(row["tests"][name]) for name in ("full", "bfloat16"))
+        apart, times = less - full, row["seconds_epoch"]
+        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+        lines.append(
+            f"| {DATA[row['data'].removesuffix('-embedded')]} | {row['variant']} | {row['state']:.1e} | "
+            f"{row['gradient']:.1e} | {row['classes']:.2%} | {full.mean():.1f} ± {full.std(ddof=1):.1f} | "
+            f"{less.mean():.1f} ± {less.std(ddof=1):.1f} | {apart.mean():+.2f} ± {half:.2f} | "
+            f"{1000 * times['full']:.0f}, {1000 * times['bfloat16']:.0f} |"
+        )
     return "\n".join(lines)
 
 
@@ -253,7 +274,7 @@ def main() -> None:
     made |= successor_tables(read_results(DOCS / "results" / "successors.json"))
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "options": training_options()}
-    made |= {"batches": batches(), "memory": memory()}
+    made |= {"batches": batches(), "memory": memory(), "precision": precision()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
     for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):

@@ -433,4 +433,7 @@ def test_ray(config, tmp_path):
     data = open_data(config.data)
     board = search_on_cluster(config, SPACE, PLAN, tmp_path / "ray search", data=data)
     assert len(board.entries) == PLAN.trials
+    told = {p: p.read_bytes() for p in (tmp_path / "ray search" / "ray").glob("*/result.json")}
+    assert told
     assert search_on_cluster(config, SPACE, PLAN, tmp_path / "ray search", data=data).best == board.best
+    assert {p: p.read_bytes() for p in told} == told, "a finished family has raced again"

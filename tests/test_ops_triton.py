@@ -21,7 +21,6 @@ from ops_table import CELLS, CHECKS, OPERATORS
 from torch import Tensor
 
 from graphdiffusion import ops
-from graphdiffusion.errors import DtypeError
 from graphdiffusion.graph import Graph
 from graphdiffusion.ops import torch as torch_backend
 from graphdiffusion.ops.backends import backend
@@ -113,12 +112,6 @@ if not INTERPRETED:
     def test_cpu_tensors_get_the_torch_backend() -> None:
         assert backend(torch.zeros(1)) is torch_backend
 
-    def test_bfloat16_needs_triton() -> None:
-        graph = graph_with_hubs()
-        x = torch.zeros(graph.num_nodes, 2, dtype=torch.bfloat16)
-        with pytest.raises(DtypeError, match="bfloat16 needs the Triton kernels"):
-            ops.propagate(graph, torch.ones(graph.num_edges), x)
-
 else:
     triton_backend = pytest.importorskip("graphdiffusion.ops.triton")
     from graphdiffusion.ops.dense import affines, together
@@ -126,6 +119,7 @@ else:
     from graphdiffusion.ops.triton import plan as triton_plan
     from graphdiffusion.ops.triton.products import SpmmTiling
     from graphdiffusion.ops.verbs import _flat_heads
+    from graphdiffusion.solvers.series import power_series
 
     pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of lanes masked out
 
@@ -178,6 +172,41 @@ else:
         close(triton_backend.combine(c, states), torch_backend.combine(c, states))
         close(triton_backend.combine(c, states, start), torch_backend.combine(c, states, start))
         close(triton_backend.dots(start, states), torch_backend.dots(start, states))
+
+    @pytest.mark.parametrize("count", [1, 8, 11])
+    def test_sums_of_rounded_states(count: int) -> None:
+        """bfloat16 states beside float32 coefficients and gradients: sums are float32."""
+        states = [draw(3, 9, 5, dtype=torch.bfloat16, seed=k) for k in range(count)]
+        c, start = draw(count, 3, dtype=torch.float32, seed=20), draw(3, 9, 5, dtype=torch.float32, seed=21)
+        exact = [s.double() for s in states]
+        for found, right in (
+            (triton_backend.combine(c, states), torch_backend.combine(c.double(), exact)),
+            (triton_backend.dots(start, states), torch_backend.dots(start.double(), exact)),
+        ):
+            assert found.dtype == torch.float32
+            close(found, right)
+        graph = graph_with_hubs()
+        q = draw(2, graph.num_nodes, 6, dtype=torch.float32)
+        k = draw(2, graph.num_nodes, 6, dtype=torch.bfloat16, seed=2)
+        scores = triton_backend.sddmm(graph, q, k)
+        assert scores.dtype == torch.float32
+        close(scores, torch_backend.sddmm(graph, q.double(), k.double()))
+
+    @pytest.mark.parametrize("checkpoint", [False, True])
+    def test_rounded_powers(checkpoint: bool) -> None:
+        """Powers in bfloat16 and their gradients, as on stock torch."""
+        graph = graph_with_hubs()
+        values = draw(2, graph.num_edges, dtype=torch.float32).div(8).requires_grad_()
+        x = draw(2, graph.num_nodes, 6, dtype=torch.float32, seed=2).requires_grad_()
+        c = draw(1, 2, 1, 1, 6, dtype=torch.float32, seed=3).requires_grad_()
+        results = []
+        for name in ("triton", "torch"):
+            with ops.use_backend(name):
+                out = power_series(graph, values, x, c, c, checkpoint, True)
+                results.append([out, *torch.autograd.grad(out.square().sum(), [values, x, c])])
+        for found, right in zip(*results, strict=True):
+            assert found.dtype == torch.float32
+            close(found, right.double(), 1e-2)  # the interpreter cuts off what a GPU rounds
 
     @pytest.mark.parametrize("wants_c", [False, True])
     @pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True], [True] * 3, [True, False] * 5])

@@ -81,12 +81,22 @@ CASES = {
 }  # fmt: skip
 
 
-def verb(rank, size, name):
+def without_neighbours(graph, rank, size):
+    """The last part reads nothing from others and nothing is read from it: a node with its self-loop."""
+    assignment = torch.arange(graph.num_nodes) % (size - 1)
+    assignment[-1] = size - 1
+    return split(graph, assignment)[rank]
+
+
+def verb(rank, size, name, lonely=False):
     from graphdiffusion.partition.whole import use_part
 
     function, shapes, result = CASES[name]
     graph = whole_graph()
-    part = part_of(graph, rank, size)
+    if lonely:
+        one = torch.full((2, 1), graph.num_nodes)
+        graph = Graph.from_edge_index(torch.cat([graph.edge_index, one], 1), graph.num_nodes + 1)
+    part = without_neighbours(graph, rank, size) if lonely else part_of(graph, rank, size)
     given = fields(graph, *shapes)
     (cotangent,) = fields(graph, result, seed=2)
     tangents = fields(graph, *shapes, seed=3)
@@ -118,7 +128,69 @@ def verb(rank, size, name):
     assert_close(mine[4], own(part, wanted[4], ("v", *result)), **close)
 
 
+def order_of_work(rank, size):
+    """What happens in a product and a score, in order; whether bytes move while nothing waits for them."""
+    import time
+
+    from graphdiffusion.ops import torch as kernels
+    from graphdiffusion.partition import exchange
+    from graphdiffusion.partition.whole import use_part
+
+    graph = whole_graph()
+    part = part_of(graph, rank, size)
+    values, x = (
+        own(part, f, s)
+        for f, s in zip(fields(graph, (1, "E"), (1, "n", 3)), [(1, "E"), (1, "n", 3)], strict=True)
+    )
+    names = {part.inner[0]: "inner", part.outer[0]: "outer"}
+    names |= {part.transposed.inner: "inner", part.transposed.outer: "outer", part.returned: "add"}
+    seen = []
+    with pytest.MonkeyPatch.context() as patch, use_part(part):
+        for verb in ("spmm", "sddmm"):
+            real = getattr(kernels, verb)
+
+            def noted(pattern, *args, real=real, **more):
+                seen.append(names[pattern])
+                return real(pattern, *args, **more)
+
+            patch.setattr(kernels, verb, noted)
+        start, wait = exchange._exchange, exchange.Arriving.wait
+        patch.setattr(exchange, "_exchange", lambda *args: seen.append("start") or start(*args))
+        patch.setattr(exchange.Arriving, "wait", lambda self: seen.append("wait") or wait(self))
+        found = []
+        for act in (
+            lambda: propagate(part, values, x),
+            lambda: propagate(part, values, x, transpose=True),
+            lambda: score(part, x, x),
+        ):
+            seen.clear()
+            act()
+            found.append(list(seen))
+        arriving = exchange.fetch(part, x)
+        deadline = time.monotonic() + 30
+        while not arriving.work.is_completed() and time.monotonic() < deadline:
+            time.sleep(0.01)  # nothing of torch is called here
+        done = arriving.work.is_completed()
+        arriving.wait()
+    return found, done
+
+
+def test_inner_rows_while_the_halo_is_on_its_way():
+    for found, done in group(2).run(order_of_work):
+        assert found == [
+            ["start", "inner", "wait", "outer"],
+            ["outer", "start", "inner", "wait", "add"],
+            ["start", "inner", "wait", "outer"],
+        ]
+        assert done
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CASES)
 def test_verbs(name, size):
     group(size).run(verb, name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_part_without_neighbours(name):
+    group(2).run(verb, name, True)

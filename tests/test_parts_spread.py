@@ -27,6 +27,27 @@ OPTIONS = [
 PATIENCE = 240  # seconds; the start of Ray takes most of them on a machine at work
 
 
+def test_another_number_of_members_in_a_task_repeats_nothing(tmp_path):
+    """More or fewer members fit in a task than before the driver was stopped."""
+    from graphdiffusion.training.problem import Member
+    from graphdiffusion.training.spread import _groups
+
+    members = [Member(k, k, 0) for k in range(12)]
+    for name in ("00000-4", "00004-4", "00008-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").touch()
+    (tmp_path / "00000-4" / "summary.json").touch()
+    (tmp_path / "00004-4" / "config.toml").unlink()  # a task that has not begun
+
+    def numbers(each, first=0):
+        return [[m.number for m in group] for group in _groups(members[first:], each, tmp_path)]
+
+    assert numbers(3) == [[0, 1, 2, 3], [4, 5, 6], [7], [8, 9], [10, 11]]
+    assert numbers(8) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [10, 11]]
+    assert numbers(8, first=4) == [[4, 5, 6, 7], [8, 9], [10, 11]]
+    assert [len(group) for group in _groups(members, 5, tmp_path / "nowhere")] == [5, 5, 2]
+
+
 def test_a_stopped_driver_repeats_nothing(tmp_path):
     """The driver is killed after its first task; what has finished then is not trained again."""
     graph, broken, whole = str(write_graph(tmp_path / "toy")), tmp_path / "broken", tmp_path / "whole"

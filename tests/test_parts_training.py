@@ -42,7 +42,7 @@ CASES = {
     "adjoint": {
         **ATTENTION, "variant": "nonlinear", "solver": "dopri5", "gradient": "adjoint", "time": 2.0
     },
-    "semi-implicit": {**ATTENTION, "variant": "nonlinear", "solver": "semi-implicit", "time": 3.0},
+    "semi-implicit": {**ATTENTION, "variant": "nonlinear", "solver": "semi-implicit", "time": 2.0},
     "two members": {**ATTENTION, "variant": "nonlinear", "solver": "dopri5", "time": 2.0, "splits": 2},
     "labelled": {**ATTENTION, "terms": "source,labelled-source"},
     "gcn": {"model": "gcn"},

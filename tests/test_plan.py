@@ -24,6 +24,7 @@ SOLVERS = {
     "dopri5": {"variant": "nonlinear", "solver": "dopri5"},
     "two-step": {"variant": "nonlinear", "solver": "exponential-two-step", "step_size": 1.0},
 }
+ROUNDED = {"precision": "bfloat16"}
 NODES, EDGES = 1000, 10_000  # estimates and memory grow alike with both
 
 
@@ -62,6 +63,20 @@ def test_estimates_are_within_a_factor_of_two(name, mode):
     measured = allocated(Population(problem, config, [Member(0, 0, 0)]))
     ratio = member_bytes(problem, config) / measured
     assert 0.5 < ratio < 2, ratio
+
+
+@pytest.mark.parametrize("mode", MODES[:2])
+@pytest.mark.parametrize("name", ["closed form", "two-step"])
+def test_estimates_of_rounded_powers(name, mode):
+    sizes = []
+    for options in ({}, ROUNDED):
+        config = configured({**SOLVERS[name], **options, "gradient": mode, "time": 18.0})
+        problem = load_problem(config, graph(NODES, EDGES))
+        measured = allocated(Population(problem, config, [Member(0, 0, 0)]))
+        sizes.append((measured, member_bytes(problem, config)))
+        assert 0.5 < sizes[-1][1] / measured < 2, sizes
+    (full, estimate), (less, lower) = sizes
+    assert less < full and lower < estimate
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="estimates are then those of a GPU's kernels")
@@ -125,6 +140,26 @@ def test_nothing_fits(problem, monkeypatch):
         fitted(problem, config, ())
 
 
+def test_rounding_is_named_and_never_chosen(problem, monkeypatch):
+    config = configured({"time": 40.0})
+    plan = make_plan(problem, config)
+    half = min(plan.rounded.values())
+    assert half < min(plan.modes.values()) and plan.rounded.keys() == plan.modes.keys()
+    free(monkeypatch, half + 1)
+    with pytest.raises(NotEnoughMemory, match="round: --precision bfloat16 --gradient checkpoint"):
+        fitted(problem, config, ())
+    found, _ = fitted(problem, config.replace(**ROUNDED), ())
+    assert found == config.replace(**ROUNDED, gradient="checkpoint")
+    free(monkeypatch, half - 1)
+    with pytest.raises(NotEnoughMemory) as error:
+        fitted(problem, config, ())
+    assert "precision" not in str(error.value)
+    assert make_plan(problem, configured(NONLINEAR)).rounded == {}  # rk4 has no powers
+    assert make_plan(problem, config.replace(**ROUNDED)).rounded == {}
+    channels = configured({"coefficients": "channel"})
+    assert make_plan(problem, channels).rounded == {}
+
+
 def test_parts_are_the_fewest_that_fit(problem):
     config = configured({**NONLINEAR, "gradient": "adjoint"})
     room = 0.7 * member_bytes(problem, config)
@@ -185,6 +220,10 @@ def test_info_plan(here, monkeypatch, capsys):
     for text in ("one member, backprop", "one member, adjoint", "free on cpu", "fits", "float32"):
         assert text in shown
     assert "grand train toy --preset none" in shown and "--no-lcc --variant nonlinear" in shown
+    assert main(["info", "toy", "--plan", "--preset", "none"]) == 0
+    assert "--precision bfloat16" in capsys.readouterr().out
+    assert main(["info", "toy", "--plan", "--preset", "none", "--precision", "bfloat16"]) == 0
+    assert "float32, powers of A bfloat16" in capsys.readouterr().out
     config = Config(data="toy", variant="nonlinear", solver="rk4", lcc=False)
     free(monkeypatch, 0.8 * min(make_plan(load_problem(config), config).modes.values()))
     assert main(["info", "toy", "--plan", *own]) == 0

@@ -46,6 +46,7 @@ def train_on_parts(
     from ..training.chunks import PARTS
     from ..training.folder import holds_run, is_finished, require_free, require_place
     from ..training.launch import Order, launch_here, launch_ray, require_ray, work
+    from ..training.lock import require_idle
     from ..training.partfolder import holds_parts
 
     launched, config = started_by_launcher(), settled.config
@@ -72,6 +73,7 @@ def train_on_parts(
     if first:
         if resume:
             require_place(config)
+            require_idle(out)  # at once, and not as the failure of a process
         else:
             require_free(out)
         if folder is stored:
@@ -151,7 +153,7 @@ def _prepare(
             say(sentence)
     settled.tell()
     if folder.exists() and not holds_problem(folder, problem, parts, method, config):
-        require_idle(folder.parent)  # otherwise a run that goes on has these parts
+        require_idle(folder.parent)  # otherwise a run that has just begun has these parts
         shutil.rmtree(folder)
     if not folder.exists():
         tell_parts(write_problem(folder, problem, parts, method, config))

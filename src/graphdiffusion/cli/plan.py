@@ -10,6 +10,7 @@ from .messages import command
 from .options import flag
 
 if TYPE_CHECKING:
+    from ..training import Config
     from ..training.plan import Plan
 
 
@@ -36,8 +37,8 @@ def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str |
         ("features", f"{plan.features:,} ({kind})"),
         ("parameters", f"{plan.parameters:,}"),
         ("graph and features", held),
-        ("precision", "float32"),
-        *((f"one member, {mode}" if mode else "one member", text) for mode, text in _modes(plan)),
+        ("precision", _precision(config)),
+        *_modes(plan),
         (f"free on {device}", readable(plan.free)),
         ("fit together", f"{plan.members:,} of {members}" if plan.members else "none"),
     ]
@@ -52,11 +53,21 @@ def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str |
 def _modes(plan: Plan) -> list[tuple[str, str]]:
     from ..training.plan import readable
 
-    found = []
-    for mode, size in plan.modes.items():
-        verdict = "fits" if size <= plan.free else "does not fit"
-        found.append((mode, f"about {readable(size)}, {verdict}"))
+    def verdict(size: int) -> str:
+        return f"about {readable(size)}, {'fits' if size <= plan.free else 'does not fit'}"
+
+    found = [
+        (f"one member, {mode}" if mode else "one member", verdict(v)) for mode, v in plan.modes.items()
+    ]
+    if plan.rounded:
+        mode = min(plan.rounded, key=plan.rounded.__getitem__)
+        found.append((f"{mode}, --precision bfloat16", verdict(plan.rounded[mode])))
     return found
+
+
+def _precision(config: Config) -> str:
+    half = config.to_dict().get("precision") == "bfloat16"
+    return "float32, powers of A bfloat16" if half else "float32"
 
 
 def _next(plan: Plan, flags: dict[str, Any], file: Path | None, preset: str) -> str:

@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from ..graph import Graph
 from ..options import components, create, options_of, refuse_unknown, split_names
 from ..solvers import SOLVERS, Solver
-from ..solvers.exponential import Exponential
+from ..solvers.exponential import Exponential, is_rounded
 
 # Arguments of the layer from which an equation is built.
 OF_EQUATION = (
@@ -83,6 +83,11 @@ def make_solver(
             "solver exponential needs an equation with a closed form: variant linear, a normaliser, "
             "attention, α and sources that are constant in time, and no other term in x; take dopri5 or "
             "rk4."
+        )
+    if is_rounded(options.get("precision", "full")) and not solver.rounded:  # auto has taken another
+        raise ArgumentError(
+            "precision bfloat16 is for the closed form and the exponential schemes with steps of one size: "
+            f"take solver exponential-two-step, or leave it out; got {given}."
         )
     if solver.partitioned and equation.parts(2) is None:
         raise ArgumentError(

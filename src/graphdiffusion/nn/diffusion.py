@@ -21,6 +21,7 @@ from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, int
 from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from ..solvers.exponential import Exponential
+from ..solvers.series import refuse_channels
 from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
 from .modules import reset_children, shallow
 
@@ -147,6 +148,8 @@ class GraphDiffusion(MessagePassing):
             self.register_buffer("time", start)
         self.initial_time = float(time)
         self.solver = make_solver(solver, equation, channels, options)
+        if self.solver.rounded and (coefficients == "channel" or channel_rates):
+            refuse_channels()
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))
         if isinstance(gradient, Adjoint):
@@ -224,21 +227,24 @@ class GraphDiffusion(MessagePassing):
     def memory(self, nodes: int, edges: int) -> int:
         """Estimate of what a training step of one member holds, in bytes."""
         time, state = self.initial_time, 4 * nodes * self.channels
+        power = state // 2 if self.solver.rounded else state
         closed = isinstance(self.solver, Exponential)
+        kept = power if closed else state
         # the closed form keeps powers of the matrix times x alone
         each = 0 if closed else self.equation.memory(nodes, edges, self.channels)
         if isinstance(self.gradient, Adjoint) and not closed:
             # the ends of segments; stages of Dormand-Prince for state, adjoint and source; one evaluation
-            kept = math.ceil(time) * state + 12 * (3 * state + 4 * edges) + 2 * each
-            return kept + 16 * state
+            ends = math.ceil(time) * state + 12 * (3 * state + 4 * edges) + 2 * each
+            return ends + 16 * state
         held, products = self.solver.held(time), self.solver.products(time)
         if self.gradient == "backprop":
-            return held * (state + each) + (16 + products) * state
+            return held * (kept + each) + products * power + 16 * state
         # states between √N segments, and the segment at work
         steps = self.solver.marks(time)
         length = math.isqrt(steps - 1) + 1 if steps else 1
         held, products = (math.ceil(v * length / max(steps, 1)) for v in (held, products))
-        return held * (state + each) + (16 + products + math.ceil(steps / length)) * state
+        ends = math.ceil(steps / length)
+        return held * (kept + each) + products * power + ends * kept + 16 * state
 
     def warnings(self) -> list[str]:
         """Sentences about a step that is too long for the equation."""

@@ -2,9 +2,9 @@
 
 All take leading member dimensions: node fields ``(..., n, d)``, edge fields ``(..., E)``. Leading
 dimensions broadcast, so one matrix may act on many states and many matrices on one state. They compute in
-float32 and float64; with the Triton kernels (CUDA), the state x of :func:`propagate` and :func:`diffuse`
-may be bfloat16 beside float32 values, queries and keys. Under autocast, tensors of half precision become
-float32, and so do the results.
+float32 and float64; the state x of :func:`propagate` and :func:`diffuse` may be bfloat16 beside float32
+values, queries and keys: sums are then taken in float32, and the result is rounded. Under autocast, tensors
+of half precision become float32, and so do the results.
 
 All are differentiable twice and more, backward and forward, by ``torch.autograd`` and under ``torch.func``
 (``grad``, ``vjp``, ``jvp``, ``jacfwd``, ``jacrev``, ``hessian``, ``vmap``, nested in any order): a mapped

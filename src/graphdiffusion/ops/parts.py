@@ -1,6 +1,7 @@
 """The sparse kernels on a part of a graph: those of one device, around an exchange between the parts.
 
-A product with A fetches the rows of the halo and multiplies by the inner edges while they are on their way.
+A product with A fetches the rows of the halo and multiplies by the inner edges while they are on their way;
+a score takes the inner edges meanwhile.
 A product with Aᵀ computes what belongs to other parts first, and multiplies by the inner edges while it is
 on its way back. Results have the rows of the part's own nodes. As everywhere below the operators, there is
 no autograd here, and tensors have one leading dimension L.
@@ -28,18 +29,24 @@ def spmm(
     *,
     minus: Tensor | None = None,
 ) -> Tensor:
-    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``."""
-    kernels, one = backend(x), x.new_ones(len(x))
+    """``A x`` or ``Aᵀ x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
+
+    Rows of a bfloat16 x are exchanged as they are. Both products with A are taken in float32, and their sum
+    is rounded once, as in one process.
+    """
+    kernels, one = backend(x), values.new_ones(len(x))
     if isinstance(graph, Transposed):
         part, inner = graph.part, graph.inner
+        kind, x = x.dtype, x.to(values.dtype)
         rest = kernels.spmm(graph.outer, values[:, inner.num_edges :], x)
         arriving = give_back(part, rest)
         out = kernels.spmm(inner, values[:, : inner.num_edges], x, add, minus=minus)
-        return _returned(part, arriving.wait(), out)
+        return _returned(part, arriving.wait(), out).to(kind)
     arriving = fetch(graph, x)
     (inner, inside), (outer, outside) = graph.inner, graph.outer
-    out = kernels.spmm(inner, values.index_select(1, inside), x, add, minus=minus)
-    return kernels.spmm(outer, values.index_select(1, outside), arriving.wait(), add=(one, out))
+    out = kernels.spmm(inner, values.index_select(1, inside), x.to(values.dtype), add, minus=minus)
+    rows = arriving.wait().to(values.dtype)
+    return kernels.spmm(outer, values.index_select(1, outside), rows, add=(one, out)).to(x.dtype)
 
 
 def _returned(part: Part, rows: Tensor, own: Tensor) -> Tensor:
@@ -63,7 +70,12 @@ def _sent_back(part: Part, wide: Tensor) -> Tensor:
 
 def sddmm(graph: Part, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
     """``⟨q_i, k_j⟩`` on every edge; added to ``out`` if given."""
-    return backend(q).sddmm(graph.reach, q, extended(graph, k), out)
+    kernels, arriving = backend(q), fetch(graph, k)
+    (inner, inside), (outer, outside) = graph.inner, graph.outer
+    own = kernels.sddmm(inner, q, k)
+    found = own.new_empty(len(own), graph.num_edges).index_copy_(1, inside, own)
+    found.index_copy_(1, outside, kernels.sddmm(outer, q, arriving.wait().contiguous()))
+    return found if out is None else out.add_(found)
 
 
 def group_sum(graph: Part, values: Tensor, over: str) -> Tensor:

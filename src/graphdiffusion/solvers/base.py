@@ -35,6 +35,7 @@ class Solver(nn.Module):
         partitioned: Whether it needs the positions and velocities of an equation of second order.
         adjoint: Whether the continuous adjoint of what it integrates exists.
         evaluates_again: Whether the backward pass evaluates the right-hand side again.
+        rounded: Whether powers of A times a state are bfloat16.
     """
 
     group = "solver"
@@ -45,7 +46,7 @@ class Solver(nn.Module):
     follows_rate = False
     partitioned = False
     adjoint = True
-    evaluates_again = False
+    evaluates_again = rounded = False
 
     @abstractmethod
     def solve(
@@ -190,11 +191,16 @@ def record(
 
 
 def refuse_adjoint(solver: Solver) -> None:
-    """ArgumentError for a scheme whose equation has no continuous adjoint."""
+    """ArgumentError for a scheme whose equation has no continuous adjoint, or that would gain nothing."""
     if not solver.adjoint:
         raise ArgumentError(
             f"{type(solver).__name__} has no continuous adjoint, because past states are part of its "
             "equation: take the gradient backprop or checkpoint."
+        )
+    if solver.rounded and isinstance(solver, Marching):
+        raise ArgumentError(
+            "precision bfloat16 saves nothing with the adjoint, which keeps no powers: take the gradient "
+            "backprop or checkpoint, or leave precision out."
         )
 
 

@@ -14,7 +14,7 @@ Equations with other powers of A have a closed form too: :mod:`~graphdiffusion.s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import torch
 from scipy.special import gammainc
@@ -29,6 +29,8 @@ from .series import power_series
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
 from .truncation import SLOPE, fewest_terms
 
+Precision = Literal["full", "bfloat16"]
+
 
 @SOLVERS.register("exponential")
 class Exponential(Solver):
@@ -42,6 +44,8 @@ class Exponential(Solver):
         tolerance: Weight of the series that may be cut off; by default 1e-6 in float32 and 1e-15 in
             float64.
         max_evaluations: Limit on sparse products, for each member on its own.
+        precision: Of the powers of A times x: that of the model (full), or bfloat16, which takes half the
+            memory and is an approximation. Sums of them, and gradients, stay float32.
         terms: Capacity: so many products are taken, and λ is not read from the device. A member that needs
             more is NaN at the end.
     """
@@ -55,6 +59,7 @@ class Exponential(Solver):
         *,
         tolerance: float | None = None,
         max_evaluations: Annotated[int, Bounds(1)] = MAX_EVALUATIONS,
+        precision: Precision = "full",
         terms: int | None = None,
     ) -> None:
         super().__init__()
@@ -62,6 +67,7 @@ class Exponential(Solver):
         if terms is not None and terms < 0:
             raise ArgumentError(f"terms must not be negative, got {terms}.")
         self.tolerance, self.max_evaluations, self.terms = tolerance, max_evaluations, terms
+        self.rounded = is_rounded(precision)
 
     @staticmethod
     def accepts(field: Any) -> bool:
@@ -113,6 +119,11 @@ class Exponential(Solver):
         if set(affine.powers) != {1}:
             if self.terms is not None:
                 raise ArgumentError("the closed form of a polynomial in A has no capacity: omit terms.")
+            if self.rounded:
+                raise ArgumentError(
+                    "precision bfloat16 is for diffusion and sources: terms of a polynomial in A cancel "
+                    "each other, and rounding would be left. Leave it out."
+                )
             tolerance, most = self.tolerance or default_tolerance(x.dtype), self.max_evaluations
             found = polynomial_states(flow.graph, affine, x, stops, tolerance, most, stats, checkpoint)
             return found[-1], found[:-1]
@@ -153,18 +164,27 @@ class Exponential(Solver):
             if source.field is not x:
                 stats.evaluations += terms
                 origin = source.field.detach() if source.detached else source.field
-                more = power_series(flow.graph, affine.values, origin, fed, fed, checkpoint)
+                more = power_series(flow.graph, affine.values, origin, fed, fed, checkpoint, self.rounded)
                 elsewhere = more if elsewhere is None else elsewhere + more
                 continue
             total = total + fed
             through = through if source.detached else through + fed
         if not any(source.detached for source in affine.sources):
             through = total
-        out = power_series(flow.graph, affine.values, x, total, through, checkpoint)
+        out = power_series(flow.graph, affine.values, x, total, through, checkpoint, self.rounded)
         return out if elsewhere is None else out + elsewhere
 
     def __repr__(self) -> str:
         return f"Exponential(tolerance={self.tolerance})"
+
+
+def is_rounded(precision: str) -> bool:
+    """Whether powers are to be bfloat16."""
+    if precision not in get_args(Precision):
+        raise ArgumentError(
+            f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}."
+        )
+    return precision == "bfloat16"
 
 
 def check_tolerance(tolerance: float | None) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..options import Bounds
 from .adaptive import Adaptive
 from .base import Marching, Room
-from .exponential import check_tolerance
+from .exponential import Precision, check_tolerance, is_rounded
 from .fixed import FixedStep
 from .frozen import Cut, Frozen, freeze
 from .solution import Stats, too_many_evaluations
@@ -38,7 +38,7 @@ class ExponentialSteps(Marching):
     def cut(self, field: Any, h: Tensor, dtype: torch.dtype) -> Cut:
         """Where the series of a step of size h are cut off; a member that needs more terms is NaN."""
         reach = (h.detach().double() * field.rate.detach()).nan_to_num(0.0).max()
-        return Cut(min(float(reach), self.max_evaluations), self._tolerance(dtype))
+        return Cut(min(float(reach), self.max_evaluations), self._tolerance(dtype), self.rounded)
 
     def _tolerance(self, dtype: torch.dtype) -> float:
         return self.tolerance or (1e-12 if dtype == torch.float64 else self.cutoff)
@@ -50,6 +50,9 @@ class FixedExponential(ExponentialSteps, FixedStep):
     Args:
         tolerance: Weight of each series that may be cut off; by default 1e-4 in float32 (1e-5 in the scheme
             of order 4) and 1e-12 in float64.
+        precision: Of the powers of A times x in a step: that of the model (full), or bfloat16, which takes
+            half the memory and is an approximation. Sums of them, the states between the steps, and
+            gradients stay float32.
     """
 
     # With 1e-4 the series of an integral on Cora (T = 18.3, 4 to 8 steps) change the state by less than
@@ -65,11 +68,12 @@ class FixedExponential(ExponentialSteps, FixedStep):
         step_size: Annotated[float, Bounds(0, above=True)] = 1.0,
         *,
         tolerance: float | None = None,
+        precision: Precision = "full",
         **more: Any,
     ) -> None:
         super().__init__(step_size, **more)
         check_tolerance(tolerance)
-        self.tolerance = tolerance
+        self.tolerance, self.rounded = tolerance, is_rounded(precision)
 
     def capacity(self, span: Tensor, rate: Tensor, dtype: torch.dtype = torch.float32) -> Room:
         """Steps of the longest member, and the largest τα of a step, in quarters."""
@@ -94,7 +98,7 @@ class FixedExponential(ExponentialSteps, FixedStep):
         if self.max_steps is None:
             return super().cut(field, h, dtype)
         reach = self.step_size if self.reach is None else self.reach  # where none is given, α ≤ 1
-        return Cut(min(reach, self.max_evaluations), self._tolerance(dtype))
+        return Cut(min(reach, self.max_evaluations), self._tolerance(dtype), self.rounded)
 
     def solve(
         self,

@@ -31,7 +31,7 @@ from ..graph import Graph
 from ..ops import combine, propagate
 from .exponential import coefficients, fewest_terms
 from .field import described
-from .series import composed, power_series
+from .series import check_rounded, composed, power_series
 from .solution import Stats
 
 
@@ -41,10 +41,12 @@ class Cut(NamedTuple):
     Attributes:
         reach: A bound of hα, of all members.
         tolerance: Weight that a series may leave out.
+        rounded: Whether its powers are bfloat16.
     """
 
     reach: float
     tolerance: float
+    rounded: bool = False
 
     def terms(self, weight: float) -> int:
         """Products that a series needs for ``weight`` times the step."""
@@ -126,9 +128,11 @@ class Frozen:
         y = self.start(x)
         stats.inner_iterations += terms
         if self.shares:
+            if cut.rounded:
+                check_rounded(y, c)
             found = composed(self.product, y, c, c)
         else:
-            found = power_series(self.graph, self.matrices[0], y, c, c, False)
+            found = power_series(self.graph, self.matrices[0], y, c, c, False, cut.rounded)
         return found.unbind(0) if self.source is None else tuple(x + part for part in found.unbind(0))
 
     def curve(self, h: Tensor, x: Tensor, new: Tensor, cut: Cut) -> Callable[[Tensor], Tensor]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from ..errors import ArgumentError, DtypeError
 from ..graph import Graph
 from ..ops import propagate
 from ..ops import torch as torch_kernels
@@ -24,7 +25,13 @@ _TOGETHER = 8  # powers that are added up at once: as many as one kernel takes
 
 
 def power_series(
-    graph: Graph, values: Tensor, x: Tensor, c: Tensor, through: Tensor, checkpoint: bool
+    graph: Graph,
+    values: Tensor,
+    x: Tensor,
+    c: Tensor,
+    through: Tensor,
+    checkpoint: bool,
+    rounded: bool = False,
 ) -> Tensor:
     """``Σ_k c_k A^k x`` for every output time.
 
@@ -32,10 +39,14 @@ def power_series(
         c: Coefficients ``(m, ..., 1, 1, K+1)``, or ``(m, ..., 1, d, K+1)`` with one for each channel.
         through: The coefficients that the gradient of x sees.
         checkpoint: Keep only every √K-th power for the backward pass.
+        rounded: The powers are rounded to bfloat16, one after the other. Sums and gradients are float32,
+            and the gradient is that of the sum without rounding, at these powers.
 
     Returns:
         ``(m, ..., n, d)``.
     """
+    if rounded:
+        check_rounded(x, c)
     if c.shape[-2] > 1 or traced():
         return composed(partial(propagate, graph, values), x, c, through)
     c, through = c.squeeze(-2), c.squeeze(-2) if through is c else through.squeeze(-2)
@@ -55,8 +66,29 @@ def power_series(
         flat(c),
         None if same else flat(through.detach()),
         math.ceil(math.sqrt(c.shape[-1])) if checkpoint else 1,
+        rounded,
     )
     return out.reshape(len(c), *lead, n, d)
+
+
+def refuse_channels() -> NoReturn:
+    """ArgumentError for powers in bfloat16 with coefficients of each channel."""
+    raise ArgumentError(
+        "precision bfloat16 needs coefficients that all channels share: take coefficients scalar and no "
+        "rates of channels, or leave it out."
+    )
+
+
+def check_rounded(x: Tensor, c: Tensor) -> None:
+    """Refuse what powers in bfloat16 are not made for: states x, coefficients c."""
+    if x.dtype != torch.float32:
+        raise DtypeError(f"precision bfloat16 needs a model in float32, got {x.dtype}: leave it out.")
+    if c.shape[-2] > 1:
+        refuse_channels()
+    if traced():
+        raise ArgumentError(
+            "precision bfloat16 cannot be compiled, exported or transformed by torch.func: leave it out."
+        )
 
 
 def composed(product: Callable[[Tensor], Tensor], x: Tensor, c: Tensor, through: Tensor) -> Tensor:
@@ -93,16 +125,18 @@ class _Series(Function):
         c: Tensor,
         through: Tensor | None,
         stride: int,
+        rounded: bool,
     ) -> Tensor:
-        kernels = backend(x, graph)
+        kernels, start = backend(x, graph), x.bfloat16() if rounded else x
         needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
         ctx.graph, ctx.stride, ctx.through = graph, stride, through
         ctx.buffered = not x.is_cuda and kernels is torch_kernels
         if ctx.buffered and needs_basis and stride == 1:
-            basis = torch_kernels.powers(graph, values, x, c.shape[1] - 1)
+            basis = torch_kernels.powers(graph, values, start, c.shape[1] - 1)
             ctx.save_for_backward(values, c, basis)
             return torch_kernels.power_sums(c, basis)
-        if not needs_basis and len(c) == 1:  # Horner here too: no sum to carry along
+        # Horner here too: no sum to carry along. Rounded powers are those of the training, too
+        if not needs_basis and len(c) == 1 and not rounded:
             ctx.save_for_backward(values, c)
             if ctx.buffered:
                 return torch_kernels.horner(graph, values, c, x.unsqueeze(0))[0].unsqueeze(0)
@@ -115,7 +149,7 @@ class _Series(Function):
         kept: list[Tensor] = []
         waiting: list[Tensor] = []
         sums: list[Any] = [None] * len(c)
-        y = x
+        y = start
         for k in range(c.shape[1]):
             if k:
                 y = kernels.spmm(graph, values, y)
@@ -162,7 +196,7 @@ class _Series(Function):
             g = None
             for k in range(last, -1, -1):
                 g = _horner(kernels, transpose, g, ctx.through[:, k], grad)
-        return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None
+        return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None, None
 
 
 def _buffered_backward(
@@ -178,7 +212,7 @@ def _buffered_backward(
         shares = c if ctx.through is None else ctx.through
         g, _ = torch_kernels.horner(transpose, entries, shares, grad)
     d_c = torch_kernels.power_dots(grad, kept[0]) if wants_c else None
-    return None, d_values, g if wants_x else None, d_c, None, None
+    return None, d_values, g if wants_x else None, d_c, None, None, None
 
 
 def _horner(

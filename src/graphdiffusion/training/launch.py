@@ -88,6 +88,19 @@ def work(order: Order) -> None:
         raise
 
 
+def work_here(order: Order) -> None:
+    """The same work in a process of this machine, which a Ctrl-C reaches twice: from the terminal, and from
+    the agent. The second one would interrupt the end of the process, and leave a traceback.
+    """
+
+    def interrupted(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    work(order)
+
+
 def launch_here(order: Order, parts: int) -> None:
     """Train in ``parts`` processes on this machine, each with a GPU of its own or all on the CPU.
 
@@ -106,7 +119,9 @@ def launch_here(order: Order, parts: int) -> None:
             f"{parts} parts need as many GPUs, and this machine has {gpus}: take --parts {gpus}, "
             "--device cpu, or several machines (torchrun)."
         )
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # it repeats what is raised here
+    for name in list(logging.root.manager.loggerDict):  # they repeat what is raised here
+        if name.startswith(("torch.distributed", "torch.multiprocessing")):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     how = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -118,7 +133,7 @@ def launch_here(order: Order, parts: int) -> None:
     )
     order.failed.unlink(missing_ok=True)
     try:
-        elastic_launch(how, entrypoint=_work_here)(order)
+        elastic_launch(how, entrypoint=work_here)(order)
     except ChildFailedError as error:
         number, failure = error.get_first_failure()
         reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
@@ -130,15 +145,6 @@ def launch_here(order: Order, parts: int) -> None:
             raise KeyboardInterrupt from None
         raise WorkerError(f"ended by {error.sigval.name}.{_again(order, parts)}") from None
     raise_failure(order, parts)
-
-
-def _work_here(order: Order) -> None:
-    """The same work in a process of this machine. An interrupt ends it at once and without a word.
-
-    It may come twice, from the terminal and from the parent, and the parent says how to go on.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    work(order)
 
 
 def raise_failure(order: Order, parts: int, more: str = "") -> None:

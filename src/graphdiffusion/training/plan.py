@@ -36,6 +36,8 @@ class Plan:
         fitting: The first mode that fits; ``None``: none does.
         parts: The fewest parts of the graph with which the most thrifty mode fits; ``None``: more than
             4096, or one that does not need any.
+        rounded: Estimate of the bytes of one member with powers in bfloat16, by gradient mode; empty where
+            the solver has none, or they are bfloat16 already.
     """
 
     nodes: int
@@ -50,6 +52,7 @@ class Plan:
     members: int
     fitting: str | None
     parts: int | None
+    rounded: dict[str, int]
 
 
 def make_plan(problem: Problem, config: Config) -> Plan:
@@ -72,7 +75,17 @@ def make_plan(problem: Problem, config: Config) -> Plan:
         int(SHARE * free / modes[own]),
         fitting,
         None if fitting is not None else parts_needed(problem, config, free),
+        _rounded(problem, config),
     )
+
+
+def _rounded(problem: Problem, config: Config) -> dict[str, int]:
+    if config.to_dict().get("precision") != "full":
+        return {}
+    try:
+        return gradient_modes(problem, config.replace(precision="bfloat16"))
+    except ConfigError:  # an equation without that
+        return {}
 
 
 def gradient_modes(problem: Problem, config: Config) -> dict[str, int]:
@@ -105,8 +118,9 @@ def parts_needed(problem: Problem, config: Config, free: int) -> int | None:
 def fitted(problem: Problem, config: Config, given: Collection[str]) -> tuple[Config, list[str]]:
     """The configuration that a training starts with, and sentences about what was chosen.
 
-    A gradient mode is chosen where the user gave none and that of the configuration does not fit. The
-    method of a cut is written out, so that a run goes on with it wherever it is resumed.
+    A gradient mode is chosen where the user gave none and that of the configuration does not fit. Powers in
+    bfloat16 are never chosen, because they change the numbers: the error names them where they would fit.
+    The method of a cut is written out, so that a run goes on with it wherever it is resumed.
 
     Args:
         problem: On the device that is to compute.
@@ -126,9 +140,14 @@ def fitted(problem: Problem, config: Config, given: Collection[str]) -> tuple[Co
     if plan.fitting is None:
         least = readable(min(plan.modes.values()))
         cut = "" if plan.parts is None else f", cut the graph: --parts {plan.parts}, on as many devices"
+        half = ""
+        if mode := next((mode for mode, size in plan.rounded.items() if size <= plan.free), None):
+            less = readable(plan.rounded[mode])
+            half = f", round: --precision bfloat16 --gradient {mode}, with about {less}"
         raise NotEnoughMemory(
-            f"one training takes about {least} of memory, and {free} are free on {device}: {ADVICE}{cut}, "
-            f"or train on groups of nodes: --batches {max(2, math.ceil(needs / plan.free))} and more."
+            f"one training takes about {least} of memory, and {free} are free on {device}: {ADVICE}{half}"
+            f"{cut}, or train on groups of nodes: --batches {max(2, math.ceil(needs / plan.free))} and "
+            "more."
         )
     other = readable(plan.modes[plan.fitting])
     takes = f"one training takes about {readable(needs)} by {own}, and {free} are free on {device}"

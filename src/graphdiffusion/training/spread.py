@@ -66,8 +66,8 @@ class SpreadTrainer(Trainer):
         for results in self.own.finished(self.problem, self.config, self.members):
             self._report(results)
         rest = self.members[len(self.results) :]
-        groups = [rest[k : k + self.each] for k in range(0, len(rest), self.each)]
         place = (self.own.path / SPREAD).resolve()
+        groups = _groups(rest, self.each, place)
         gpu = 1 if pick_device(self.config.device).type == "cuda" else 0
         task = ray.remote(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)(_train_group)
         data = ray.put(self.problem.data)
@@ -110,6 +110,26 @@ class SpreadTrainer(Trainer):
                 body = {name: value for name, value in line.items() if name != "checksum"}
                 self.own.note({"kind": "epoch", **body, "chunk": first + line["chunk"]})
         self._report(self.own.store(first, list(group), done))
+
+
+def _groups(members: list[Member], each: int, place: Path) -> list[list[Member]]:
+    """The members of every task: at most ``each``, and those that a task has begun with together.
+
+    How many fit in a task may be another number than when the driver was stopped. What has begun, or has
+    finished, keeps its members.
+    """
+    folders = sorted(place.glob("*-*"), key=is_finished)  # of two that begin with one member, the finished
+    begun = {int(f.name.split("-")[0]): int(f.name.split("-")[1]) for f in folders if holds_run(f)}
+    groups: list[list[Member]] = []
+    first = 0
+    while first < len(members):
+        size = begun.get(members[first].number, 0)
+        if not size:
+            nearest = (k for k, member in enumerate(members) if k > first and member.number in begun)
+            size = min(each, next(nearest, len(members)) - first)
+        groups.append(members[first : first + size])
+        first += size
+    return groups
 
 
 def _place(folder: Path, group: Sequence[Member]) -> Path:

@@ -61,24 +61,29 @@ def spmm(
 ) -> Tensor:
     """``A x``, plus ``c z`` if ``add = (c, z)`` is given, less ``minus``.
 
-    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``.
+    values ``(L, E)``, x ``(L, cols, d)``, c ``(L,)``, z, minus and the result ``(L, rows, d)``. A
+    bfloat16 x beside float32 values is multiplied in float32, and the result is rounded once.
     """
     # addmm_ in place is the one form that neither copies nor clears the result
     shape = (len(x), graph.rows, x.shape[-1])
-    out = x.new_empty(shape) if add is None else add[0][:, None, None] * add[1]
+    out = values.new_empty(shape) if add is None else add[0][:, None, None] * add[1]
     for piece in pieces(graph, len(x)):
-        matrix, state = csr(graph, values[piece]), x[piece].reshape(-1, x.shape[-1])
+        matrix, state = csr(graph, values[piece]), x[piece].reshape(-1, x.shape[-1]).to(values.dtype)
         out[piece].view(-1, x.shape[-1]).addmm_(matrix, state.contiguous(), beta=0 if add is None else 1)
-    return out if minus is None else out.sub_(minus)
+    return (out if minus is None else out.sub_(minus)).to(x.dtype)
 
 
 def sddmm(graph: Pattern, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
-    """``⟨q_i, k_j⟩`` on every edge: q, k ``(L, n, d)`` → ``(L, E)``; added to ``out`` if given."""
+    """``⟨q_i, k_j⟩`` on every edge: q, k ``(L, n, d)`` → ``(L, E)``; added to ``out`` if given.
+
+    Where q or k is bfloat16, both are taken in float32, and so is the result.
+    """
+    dtype = torch.float32 if torch.bfloat16 in (q.dtype, k.dtype) else q.dtype
     parts = []
     for piece in pieces(graph, len(q)):
-        a, b = (v[piece].reshape(-1, v.shape[-1]).contiguous() for v in (q, k))
-        pattern = csr(graph, q.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
+        a, b = (v[piece].reshape(-1, v.shape[-1]).to(dtype).contiguous() for v in (q, k))
+        pattern = csr(graph, a.new_ones(1, 1).expand(piece.stop - piece.start, graph.num_edges))
         scores = torch.sparse.sampled_addmm(pattern, a, b.t(), beta=0.0).values()
-        parts.append(scores.view(-1, graph.num_edges))
+        parts.append(scores.view(piece.stop - piece.start, graph.num_edges))
     scores = parts[0] if len(parts) == 1 else torch.cat(parts)
     return scores if out is None else out.add_(scores)

@@ -2,7 +2,8 @@
 
 Matrices are built once for all products. Powers that are kept lie in one tensor: sums of them and inner
 products with them are dense products, which read every state once. Others take turns in two buffers, which
-stay in cache.
+stay in cache. A bfloat16 x gives bfloat16 powers: each product is taken in float32 and rounded once, and
+sums of powers are float32.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from torch import Tensor
 from ...pattern import Pattern
 from .products import csr, pieces
 
+_AT_ONCE = 2**13  # numbers of each bfloat16 power that are converted at once: they stay in cache
+
 
 def powers(graph: Pattern, values: Tensor, x: Tensor, count: int) -> Tensor:
     """``A^k x`` for k up to ``count``: values ``(L, E)``, x ``(L, n, d)`` → ``(count+1, L, n, d)``."""
@@ -21,24 +24,41 @@ def powers(graph: Pattern, values: Tensor, x: Tensor, count: int) -> Tensor:
     for piece in pieces(graph, len(x)):
         matrix = csr(graph, values[piece])
         states = out[:, piece].view(count + 1, -1, x.shape[-1])
+        # in place, or where powers are rounded, beside them
+        product = None if x.dtype == values.dtype else torch.empty_like(states[0], dtype=values.dtype)
         for k in range(count):
-            states[k + 1].addmm_(matrix, states[k], beta=0)
+            out_k = states[k + 1] if product is None else product
+            out_k.addmm_(matrix, states[k].to(values.dtype), beta=0)
+            if product is not None:
+                states[k + 1].copy_(product)
     return out
 
 
 def power_sums(c: Tensor, basis: Tensor) -> Tensor:
     """``Σ_k c_k y_k``: c ``(m, K+1, L)``, basis ``(K+1, L, n, d)`` → ``(m, L, n, d)``."""
     wide = basis.flatten(2)
-    out = wide.new_empty(len(c), *wide.shape[1:])
+    out = c.new_empty(len(c), *wide.shape[1:])
     for member in range(wide.shape[1]):
-        torch.mm(c[:, :, member], wide[:, member], out=out[:, member])
+        for at in _blocks_of(wide, c.dtype):
+            torch.mm(c[:, :, member], wide[:, member, at].to(c.dtype), out=out[:, member, at])
     return out.view(len(c), *basis.shape[1:])
+
+
+def _blocks_of(wide: Tensor, dtype: torch.dtype) -> list[slice]:
+    """What of the last dimension is taken at once: all of it, unless it is converted first."""
+    size = wide.shape[-1]
+    step = size if wide.dtype == dtype else _AT_ONCE
+    return [slice(first, min(first + step, size)) for first in range(0, size, max(1, step))]
 
 
 def power_dots(grad: Tensor, basis: Tensor) -> Tensor:
     """Inner products ``⟨g, y_k⟩``: grad ``(m, L, n, d)``, basis ``(K+1, L, n, d)`` → ``(m, K+1, L)``."""
     left, right = grad.flatten(2), basis.flatten(2)
-    return torch.stack([left[:, k] @ right[:, k].t() for k in range(left.shape[1])], -1)
+    out = grad.new_zeros(len(grad), len(basis), left.shape[1])
+    for at in _blocks_of(right, grad.dtype):
+        for k in range(left.shape[1]):
+            out[:, :, k] += left[:, k, at] @ right[:, k, at].to(grad.dtype).t()
+    return out
 
 
 def horner(
@@ -77,7 +97,7 @@ def horner(
                 continue
             now.view(-1, width).addmm_(matrix, before)
             if total is not None and basis is not None:  # its entries become themselves plus ⟨g, y⟩
-                power = basis[k, piece].view(-1, width).t()
+                power = basis[k, piece].view(-1, width).to(values.dtype).t()
                 torch.sparse.sampled_addmm(total, before, power, beta=1.0, out=total)
         if total is not None and edges is not None:
             edges[piece] = total.values().view(-1, edges.shape[1])

@@ -9,7 +9,10 @@ from torch import Tensor
 
 
 def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) -> Tensor:
-    """``x + Σ_k c_k x_k``: c ``(K, L)``, K states and perhaps x ``(L, n, d)`` → ``(L, n, d)``."""
+    """``x + Σ_k c_k x_k``: c ``(K, L)``, K states and perhaps x ``(L, n, d)`` → ``(L, n, d)``.
+
+    The result has the type of c: float32 of bfloat16 states beside it.
+    """
     shares = c[:, :, None, None]
     out = shares[0] * states[0] if start is None else torch.addcmul(start, shares[0], states[0])
     for share, state in zip(shares[1:], states[1:], strict=True):

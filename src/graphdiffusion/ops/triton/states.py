@@ -43,7 +43,10 @@ def _combine_states_kernel(
 
 
 def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) -> Tensor:
-    """``x + Σ_k c_k x_k``: c ``(K, L)``, K states and perhaps x ``(L, n, d)`` → ``(L, n, d)``."""
+    """``x + Σ_k c_k x_k``: c ``(K, L)``, K states and perhaps x ``(L, n, d)`` → ``(L, n, d)``.
+
+    The result has the type of c: float32 of bfloat16 states beside it.
+    """
     if len(states) > MOST:
         c, states = _filled(c, states)
         for k in range(0, len(states), MOST):
@@ -52,7 +55,7 @@ def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) ->
         return start
     states = [s.contiguous() for s in states]
     first = states[0]
-    out = torch.empty_like(first)
+    out = torch.empty_like(first, dtype=c.dtype)
     size = first[0].numel()
     blocks = pieces(size, BLOCK)
     launch(
