@@ -141,6 +141,33 @@ def details(tables: dict[str, Cells]) -> str:
     return "\n".join(lines)
 
 
+def depth() -> str:
+    """A row for each data set, kind of tuning and model, a column for each depth; then the verdict."""
+    content = read_results(DOCS / "results" / "depth.json")
+    settings, points = content["settings"], content["points"]
+    heads = ["data", "tuned", "model", *map(str, settings["depths"]), "energy at the deepest"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for own in content["figures"]:
+        known = {
+            p["depth"]: p for p in points if all(p[key] == own[key] for key in ("data", "tuned", "model"))
+        }
+        cells = [
+            f"{np.mean(known[at]['test']):.1f} ± {np.std(known[at]['test'], ddof=1):.1f}"
+            if at in known
+            else "–"
+            for at in settings["depths"]
+        ]
+        energy = np.mean(known[own["deepest_depth"]]["energy"])
+        head = f"{DATA[own['data']]} | {own['tuned']} | {own['title']}"
+        lines.append(f"| {head} | " + " | ".join(cells) + f" | {energy:.2g} |")
+    how = (
+        f"Test accuracy in percent, mean and standard deviation over {settings['splits']} splits; –: not "
+        f"measured. All models: width {settings['hidden']}, at most {settings['epochs']} epochs, a search of "
+        f"{settings['trials']} trials."
+    )
+    return "\n".join([*lines, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
 def claims() -> str:
     """A row for each smaller claim of the paper; the title says how much was measured."""
     content = json.loads((DOCS / "results" / "claims.json").read_text(encoding="utf-8"))
@@ -252,7 +279,7 @@ def main() -> None:
     made |= {"details": details(tables), "rivals": rivals(tables["table2"])}
     made |= successor_tables(read_results(DOCS / "results" / "successors.json"))
     classes = own_classes()
-    made |= {"names": names(classes), "claims": claims(), "options": training_options()}
+    made |= {"names": names(classes), "claims": claims(), "depth": depth(), "options": training_options()}
     made |= {"batches": batches(), "memory": memory()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False

@@ -56,25 +56,39 @@ def claims(
 
 def depth(
     small: Small = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Name of a model; may be repeated.", show_default="all")
+    ] = None,
+    tuned: Annotated[
+        str, typer.Option(help="This kind of tuning alone: once or every. By default both.")
+    ] = "",
+    deepest: Annotated[int, typer.Option(min=0, help="Up to this depth.", show_default="128")] = 0,
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
 ) -> None:
     """Figure 3: accuracy and Dirichlet energy against depth, of GRAND and of stacked layers.
 
-    Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. With --small
-    Cora alone, up to depth 32, without a search. Points that are measured are not repeated.
+    Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. A part of it
+    fits one core: --only cora --tuned once. With --small Cora alone, up to depth 16, without a search, a few
+    minutes. Points that are measured are not repeated, and further ones join the same file.
     """
     from .tables import print_table
 
-    path, found = measure("depth", out, small=small, root=root or None, device=device)
+    path, found = measure(
+        "depth", out, small=small, root=root or None, device=device, only=only or (), model=model or (),
+        tuned=tuned, deepest=deepest,
+    )  # fmt: skip
     rows = [
         (
             own["data"],
             own["tuned"],
             own["title"],
             f"{own['best']:.1f} at {own['best_depth']}",
-            f"{own['deepest']:.1f}",
+            f"{own['deepest']:.1f} at {own['deepest_depth']}",
         )
         for own in found["figures"]
     ]

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..data import dataset_info
+from ..errors import DataError
 from ..experiments.depth import MODELS, TUNED
 from ..experiments.results import read_results
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
@@ -29,10 +30,12 @@ def plot_depth(results: str | os.PathLike[str], path: str | os.PathLike[str] | N
     """The picture of a results file, by default ``picture.png`` beside it.
 
     Above test accuracy, mean and standard deviation over the splits; below the Dirichlet energy of the
-    state that the last layer reads, over its size.
+    state that the last layer reads, over its size. A line ends at the deepest depth that is measured.
     """
     results = Path(results)
     content = read_results(results)
+    if not content["points"]:
+        raise DataError(f"{results} has no points yet: let the experiment measure some.")
     columns = [
         (data, kind)
         for data in content["settings"]["data"]
