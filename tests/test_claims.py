@@ -96,6 +96,53 @@ def test_training_that_fails_at_once_is_counted(tiny, tmp_path):
     assert found["failed"] == 3 and found["test"] == [] and "max_evaluations" in found["reason"]
 
 
+def test_early_stopping_is_no_failure(tiny, tmp_path):
+    """A loss that is not finite, or an integral that fails, is one; an end by patience is none."""
+    settings = replace(claims.SMALL, options=claims.SMALL.options | {"epochs": 60})
+    lab = laboratory.Laboratory(settings, tmp_path, None, torch.device("cpu"))
+    config = lab.config("cora-embedded", "linear", patience=2)
+    found = lab.train(config, "patient")
+    epochs = [r.epochs for r in lab.run(config, "patient").results]
+    assert min(epochs) < 60 and found["failed"] == 0
+    result = lab.run(config, "patient").results[0]
+    assert laboratory.has_failed(replace(result, epochs=result.best_epoch + 1), config)
+    assert laboratory.has_failed(result, config.replace(patience=0))
+
+
+def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
+    """A claim is concluded on the data sets whose points are all there, and names those that are missing."""
+    monkeypatch.setattr(
+        claims, "SMALL", replace(claims.SMALL, data=("cora", "citeseer"), every=("cora", "citeseer"))
+    )
+    command = ["reproduce", "claims", "--small", "--device", "cpu", "--out", str(tmp_path)]
+    only = ["--only", "attention", "--only", "disconnection", "--only", "parameters"]
+    assert main([*command, *only, "--data", "core"]) == 2
+    assert "data must be among cora, citeseer; got core." in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "claims-small").exists()
+    assert main([*command, *only, "--data", "cora"]) == 0
+    path = tmp_path / "claims-small" / "results.json"
+    found = {own["name"]: own for own in read_results(path)["figures"]}
+    assert found["attention"]["data"] == ["cora"] and found["attention"]["missing"] == ["citeseer"]
+    assert found["attention"]["splits"] == 3 and found["parameters"]["splits"] == 0
+    assert found["parameters"]["data"] == found["parameters"]["missing"] == []
+    # one training serves both claims
+    runs = sorted(own.name for own in (path.parent / "runs").iterdir())
+    assert [name for name in runs if name.startswith("published")] == [
+        "published-cora-linear", "published-cora-nonlinear",
+    ]  # fmt: skip
+    points = {
+        (p["claim"], p["model"], p.get("preset"), p.get("attention")): p
+        for p in read_results(path)["points"]
+        if "model" in p
+    }
+    for row in ("linear", "nonlinear"):
+        one, two = points["disconnection", row, "start", None], points["attention", row, None, "scaled-dot"]
+        assert one["test"] == two["test"] and one["options"] == two["options"]
+    assert main([*command, *only[:2], "--data", "citeseer"]) == 0
+    (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
+    assert attention["data"] == ["cora", "citeseer"] and attention["missing"] == []
+
+
 def test_words():
     up, down, open_ = base.Difference(1.0, 0.5), base.Difference(-1.0, 0.5), base.Difference(0.1, 0.5)
     assert base.superior([up, up]) == "holds"

@@ -47,7 +47,7 @@ def test_command_and_resuming(quick, tmp_path, capsys, monkeypatch):
             assert (options["solver"], options["step_size"]) == ("rk4", 1.0)
     assert (folder / "picture.png").stat().st_size > 10_000
     # nothing is trained again
-    monkeypatch.setattr(depth, "Trainer", None)
+    monkeypatch.setattr(depth, "trained", None)
     assert main(["reproduce", "depth", "--small", "--device", "cpu", "--out", str(tmp_path)]) == 0
     assert read_results(folder / "results.json")["points"] == found["points"]
     assert plot_depth(folder / "results.json", tmp_path / "again.png").exists()
@@ -155,7 +155,9 @@ def test_verdict():
     def said(values, planned=12):
         return depth.verdict(points_at((1, 4, 8), values), planned)
 
-    assert said(KEEPS | LOSES).startswith("The paper's claim holds: GRAND keeps its accuracy in 2 of 2 cases")
+    assert said(KEEPS | LOSES).startswith(
+        "The paper's claim holds: GRAND keeps its accuracy in 2 of 2 cases"
+    )
     half = said(KEEPS | LOSES | {"gcn-residual": (70, 80, 79)})
     assert "does not hold as a whole" in half
     assert "in 1 of 2 cases (true for GCN on cora up to 8; not for residual GCN on cora up to 8)" in half

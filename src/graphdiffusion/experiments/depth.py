@@ -16,16 +16,15 @@ from ..errors import ConfigError
 from ..graph import Graph
 from ..nn.trajectory import last_state
 from ..training.config import Config
-from ..training.folder import holds_run, is_finished, open_folder
-from ..training.problem import load_problem, pick_device, protocol, read_data
-from ..training.runs import Run, load_run
+from ..training.problem import read_data
+from ..training.runs import Run
 from ..training.summary import device_name, versions
-from ..training.trainer import Trainer
 from .presets import preset_config
 from .record import Plan
 from .results import Note, Tick, open_results
 from .search import search
 from .space import read_space
+from .trained import trained
 
 # title, row whose settings a search starts from, options that are fixed, option that is the depth
 STEPS: dict[str, Any] = {"solver": "rk4", "step_size": 1.0}
@@ -177,7 +176,7 @@ class Work:
         """The figures of a point."""
         config = self.config(point)
         name = "-".join(str(point[key]) for key in ("data", "tuned", "model", "depth"))
-        run = trained(config, self.folder / "runs" / name, self.graph(point["data"]))
+        run = trained(config, self.folder / "runs" / name, self.graph(point["data"]), tick)
         return {
             "test": [100 * (result.test or 0.0) for result in run.results],
             "energy": [last_energy(run, result.number) for result in run.results],
@@ -211,17 +210,6 @@ class Work:
         where = self.folder / "search" / f"{name}-{model}-{depth}"
         self.note(f"{name}, {MODELS[model][0]} at depth {depth}:")
         return search(start, space, plan, where, data=self.graph(name), watcher=self.note).best
-
-
-def trained(config: Config, folder: Path, data: Data) -> Run:
-    """The run of a configuration in a folder, trained to its end if it is not."""
-    if not is_finished(folder):
-        problem = load_problem(config, data).to(pick_device(config.device))
-        with open_folder(folder, config, problem.data, holds_run(folder)) as kept:
-            Trainer(problem, config, protocol(config, problem.data), kept).run()
-    run = load_run(folder)
-    run.remember(data)
-    return run
 
 
 @torch.no_grad()

@@ -18,11 +18,11 @@ from ..training.population import Population
 from ..training.problem import read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
-from .depth import trained
 from .results import Note, Results, Tick, open_results
 from .side_branch import SideBranch
 from .sparsity_claims import MODELS, conclusions
 from .sparsity_schemes import REFERENCE, SCHEMES
+from .trained import trained
 
 
 @dataclass(frozen=True)

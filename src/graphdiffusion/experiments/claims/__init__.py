@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...options import nearest
 from ...training.summary import counted
 from ..results import Note, Results, Tick, open_results
-from .base import Claim
+from .base import Claim, distinct
 from .laboratory import FULL, SMALL, Laboratory, Settings
 
 
@@ -38,13 +38,18 @@ def reproduce(
     device: torch.device,
     note: Note,
     only: Sequence[str] = (),
+    data: Sequence[str] = (),
 ) -> Path:
     """Measure claims in ``<out>/claims``, or ``claims-small``; the path of the results file.
 
     Args:
         only: Names of claims; all by default. Others that the file holds keep their figures.
+        data: Names of data sets; all by default. Claims on no data set are measured all the same.
     """
     settings = SMALL if small else FULL
+    sets = dict.fromkeys((*settings.data, *settings.every))
+    if unknown := [name for name in data if name not in sets]:
+        raise ConfigError(f"data must be among {', '.join(sets)}; got {', '.join(unknown)}.")
     known = claims()
     for name in only:
         if name not in known:
@@ -56,9 +61,11 @@ def reproduce(
     with open_results(folder, asdict(settings), note) as results:
 
         def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+            lab.tick = tick
             return known[point["claim"]].measure({k: v for k, v in point.items() if k != "claim"}, lab)
 
-        results.measure([p for name in only or known for p in wanted(known[name], settings)], compute)
+        points = [p for name in only or known for p in wanted(known[name], settings)]
+        results.measure([p for p in points if not data or p.get("data") in (None, *data)], compute)
         found = concluded(results, known, settings)
         results.conclude(figures=found, verdict=_summary(found))
     return results.path
@@ -70,13 +77,28 @@ def wanted(claim: Claim, settings: Settings) -> list[dict[str, Any]]:
 
 
 def concluded(results: Results, known: Mapping[str, Claim], settings: Settings) -> list[dict[str, Any]]:
-    """Findings of the claims whose points are all measured."""
+    """Findings of the claims on the data sets whose points are all measured.
+
+    Each says which data sets it stands on, how many splits (0 where nothing is trained on splits), and
+    which data sets of the claim are missing.
+    """
     found = []
     for claim in known.values():
-        own = [p for p in results.points if p["claim"] == claim.name]
-        if len(own) == len(claim.points(settings)):
-            about = {"name": claim.name, "section": claim.section, "says": claim.says}
-            found.append(about | asdict(claim.conclude(own)))
+        planned = wanted(claim, settings)
+        missing = {p.get("data") for p in results.missing(planned)}
+        own = [p for p in results.points if p["claim"] == claim.name and p.get("data") not in missing]
+        if own:
+            found.append(
+                {
+                    "name": claim.name,
+                    "section": claim.section,
+                    "says": claim.says,
+                    "data": [name for name in distinct(own, "data") if name],
+                    "splits": max((p["options"]["splits"] for p in own if "test" in p), default=0),
+                    "missing": [p for p in distinct(planned, "data") if p in missing],
+                    **asdict(claim.conclude(own)),
+                }
+            )
     return found
 
 

@@ -136,4 +136,4 @@ def by(points: Points, *keys: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
 
 def distinct(points: Points, key: str) -> list[Any]:
     """The values of a key, in the order of the points."""
-    return list(dict.fromkeys(p[key] for p in points))
+    return list(dict.fromkeys(p.get(key) for p in points))
