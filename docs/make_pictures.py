@@ -21,6 +21,7 @@ if __name__ == "__main__":
     folder = docs / "pictures"
     for made in (
         plot_claims(docs / "results" / "claims.json", folder / "claims.png"),
+        plot_claims(docs / "results" / "claims-small.json", folder / "claims-small.png"),
         plot_depth(docs / "results" / "depth.json", folder / "depth.png"),
         plot_diffusion(folder / "diffusion.png"),
         plot_stability(folder / "stability.png"),

@@ -169,16 +169,21 @@ def depth() -> str:
 
 
 def claims() -> str:
-    """A row for each smaller claim of the paper; the title says how much was measured."""
-    content = json.loads((DOCS / "results" / "claims.json").read_text(encoding="utf-8"))
-    settings = content["settings"]
-    kind = "small: " * settings["small"] + ", ".join(settings["data"])
-    lines = [f"| claim | measured ({kind}, {settings['splits']} splits) | verdict |", "|---|---|---|"]
-    lines += [
-        f"| {own['says']} (section {own['section']}; `--only {own['name']}`) | {own['measured']} | "
-        f"**{own['word']}** |"
-        for own in content["figures"]
-    ]
+    """A row for each smaller claim of the paper: the full measurement, or where there is none the small one."""
+    full, small = (
+        {own["name"]: own for own in read_results(DOCS / "results" / f"{name}.json")["figures"]}
+        for name in ("claims", "claims-small")
+    )
+    lines = ["| claim | measured | on | verdict |", "|---|---|---|---|"]
+    for name, own in (small | full).items():
+        about = [*own["data"], *([f"{own['splits']} splits"] if own["splits"] else [])]
+        if own["missing"]:
+            about.append(f"not yet {', '.join(own['missing'])}")
+        kind = "full" if name in full else "**small**"
+        lines.append(
+            f"| {own['says']} (section {own['section']}; `--only {name}`) | {own['measured']} | "
+            f"{kind}{': ' * bool(about)}{', '.join(about)} | **{own['word']}** |"
+        )
     return "\n".join(lines)
 
 

@@ -191,3 +191,13 @@ def test_no_picture_without_points(tmp_path):
         results.conclude(figures=[])
     with pytest.raises(DataError, match="has no points yet"):
         plot_depth(results.path)
+
+
+def test_time_left_is_told_by_the_cost(tmp_path):
+    """Not by the number of points: after the first of two it is a tenth of the work."""
+    lines = []
+    with open_results(tmp_path, {}, lines.append) as results:
+        points = [{"depth": 1}, {"depth": 9}]
+        results.measure(points, lambda point, tick: {}, lambda point: point["depth"])
+        assert results.missing([*points, {"depth": 2}]) == [{"depth": 2}]
+    assert "10% of the work, about" in lines[0] and "100% of the work." in lines[1]

@@ -56,9 +56,10 @@ def claims(
         "claims", out, small=small, root=root or None, device=device, only=only or (), data=data or ()
     )
     rows = [
-        (own["name"], own["section"], own["says"], own["measured"], own["word"]) for own in found["figures"]
+        (own["name"], own["section"], own["says"], own["measured"], _basis(own), own["word"])
+        for own in found["figures"]
     ]
-    print_table("claims", ("name", "section", "claim", "measured", "verdict"), rows)
+    print_table("claims", ("name", "section", "claim", "measured", "on", "verdict"), rows)
     conclude(path, found, "plot_claims")
 
 
@@ -299,6 +300,13 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
     print(found["verdict"])
     print(f"Results: {path}", flush=True)
     print(f"Picture: {draw(picture, path)}", flush=True)
+
+
+def _basis(own: Mapping[str, Any]) -> str:
+    """Data sets and splits that the verdict on a claim stands on."""
+    splits = [f"{own['splits']} splits"] if own["splits"] else []
+    missing = [f"not yet {', '.join(own['missing'])}"] if own["missing"] else []
+    return "; ".join([", ".join([*own["data"], *splits]), *missing])
 
 
 def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:
