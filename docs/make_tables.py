@@ -162,14 +162,14 @@ def depth() -> str:
         lines.append(f"| {head} | " + " | ".join(cells) + f" | {energy:.2g} |")
     how = (
         f"Test accuracy in percent, mean and standard deviation over {settings['splits']} splits; –: not "
-        f"measured. All models: width {settings['hidden']}, at most {settings['epochs']} epochs, a search of "
-        f"{settings['trials']} trials."
+        f"measured. All models: width {settings['hidden']}, at most {settings['epochs']} epochs, a search "
+        f"of {settings['trials']} trials."
     )
     return "\n".join([*lines, "", how, "", f"**Verdict.** {content['verdict']}"])
 
 
 def claims() -> str:
-    """A row for each smaller claim of the paper: the full measurement, or where there is none the small one."""
+    """A row for each smaller claim of the paper: the full measurement, or else the small one."""
     full, small = (
         {own["name"]: own for own in read_results(DOCS / "results" / f"{name}.json")["figures"]}
         for name in ("claims", "claims-small")

@@ -110,7 +110,7 @@ def test_early_stopping_is_no_failure(tiny, tmp_path):
 
 
 def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
-    """A claim is concluded on the data sets whose points are all there, and names those that are missing."""
+    """A claim is concluded on the data sets whose points are all there, and names the others."""
     monkeypatch.setattr(
         claims, "SMALL", replace(claims.SMALL, data=("cora", "citeseer"), every=("cora", "citeseer"))
     )
@@ -128,8 +128,10 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
     # one training serves both claims
     runs = sorted(own.name for own in (path.parent / "runs").iterdir())
     assert [name for name in runs if name.startswith("published")] == [
-        "published-cora-linear", "published-cora-nonlinear",
-    ]  # fmt: skip
+        f"published-cora-{row}-{kind}"
+        for row in ("linear", "nonlinear")
+        for kind in ("bahdanau", "scaled-dot")
+    ]
     points = {
         (p["claim"], p["model"], p.get("preset"), p.get("attention")): p
         for p in read_results(path)["points"]

@@ -54,7 +54,7 @@ def test_command_and_resuming(quick, tmp_path, capsys, monkeypatch):
 
 
 def test_parts_join_one_file(quick, tmp_path, capsys):
-    """Restricted to models and depths, in two commands: the verdict and the picture are of what is there."""
+    """Restricted to models and depths, in two commands: verdict and picture are of what is there."""
     command = ["reproduce", "depth", "--small", "--device", "cpu", "--out", str(tmp_path), "--only", "cora"]
     assert main([*command, "--model", "gcn-residual", "--model", "gat", "--deepest", "1"]) == 0
     assert "By 2 of 6 points: no verdict before" in capsys.readouterr().out.replace("\n", " ")
@@ -166,7 +166,7 @@ def test_verdict():
 
 
 def test_verdict_on_a_part_of_the_points():
-    """Each model is judged up to its own depth, which is named; one without a depth above 4 is not judged."""
+    """Each model is judged up to its own depth, which is named; without a depth above 4 it is not judged."""
     deep = points_at((1, 4, 8), {"linear": KEEPS["linear"]} | LOSES)
     shallow = points_at((1, 2, 4), {"nonlinear": (80, 70, 60)})
     said = depth.verdict(deep + shallow, 48)

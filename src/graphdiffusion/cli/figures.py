@@ -46,7 +46,7 @@ def claims(
 ) -> None:
     """The smaller claims of sections 4 and 5.1 and of the appendices, each with figures and a verdict.
 
-    Three to six data sets, 10 splits: for a GPU. Some claims fit one core on one data set: --only attention
+    Three to six data sets, 20 splits: for a GPU. Some claims fit one core on one data set: --only attention
     --data cora. With --small the Cora that comes with the library, small models and 3 splits, a few
     minutes on one core. Points that are measured are not repeated, and further ones join the same file.
     """
@@ -82,8 +82,8 @@ def depth(
     """Figure 3: accuracy and Dirichlet energy against depth, of GRAND and of stacked layers.
 
     Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. A part of it
-    fits one core: --only cora --tuned once. With --small Cora alone, up to depth 16, without a search, a few
-    minutes. Points that are measured are not repeated, and further ones join the same file.
+    fits one core: --only cora --tuned once. With --small Cora alone, up to depth 16, without a search, in
+    a few minutes. Points that are measured are not repeated, and further ones join the same file.
     """
     from .tables import print_table
 

@@ -196,7 +196,7 @@ class Work:
         return self._tuned[key].replace(splits=own.splits, **{MODELS[model][3]: depth})
 
     def search(self, name: str, model: str, depth: int) -> Config:
-        """The best settings that a search finds at a depth; a search that is in its folder is not repeated."""
+        """The best settings that a search finds at a depth; one that is in its folder is not repeated."""
         own, (_, row, fixed, option) = self.settings, MODELS[model]
         start = preset_config(name, row, f"own-{row}", device=self.device.type)
         start = start.replace(
@@ -234,7 +234,7 @@ def relative_energy(graph: Graph, x: Tensor) -> float:
 
 
 def figures(points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each model, data set and kind of tuning: accuracy at its best depth and at the deepest measured."""
+    """Of each model, data set and kind of tuning: accuracy at its best depth and at its deepest."""
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for p in points:
         found.setdefault((p["data"], p["tuned"], p["model"]), {})[p["depth"]] = fmean(p["test"])

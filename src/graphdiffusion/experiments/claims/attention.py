@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .base import Claim, Difference, Finding, Panel, Points, by, superior
-from .laboratory import Laboratory, Settings, published
+from .laboratory import Laboratory, Settings
 
 KINDS = ("scaled-dot", "bahdanau")
 
@@ -27,10 +27,8 @@ class Attention(Claim):
         ]
 
     def measure(self, point: Mapping[str, Any], lab: Laboratory) -> dict[str, Any]:
-        config = lab.config(point["data"], point["model"], diffusivity=point["attention"])
-        if point["attention"] == "scaled-dot":  # that of the published settings: disconnection has it too
-            return lab.train(config, published(point["data"], point["model"]))
-        return lab.train(config, "-".join(("attention", *point.values())))
+        config = lab.published(point["data"], point["model"], diffusivity=point["attention"])
+        return lab.train(config, "-".join(("published", *point.values())))
 
     def conclude(self, points: Points) -> Finding:
         known = by(points, "data", "model", "attention")

@@ -13,7 +13,7 @@ from ...graph import Graph
 from ...solvers import integrate
 from ...training.template import build_model
 from .base import Claim, Difference, Finding, Panel, Points, distinct, graded
-from .laboratory import Laboratory, Settings, bound, published
+from .laboratory import Laboratory, Settings, bound
 
 NEARLY = 0.1  # share of the attention between classes that may be left if the graph is to be "disconnected"
 MOMENTS = ("before", "start", "end")
@@ -36,8 +36,9 @@ class Disconnection(Claim):
         ]
 
     def measure(self, point: Mapping[str, Any], lab: Laboratory) -> dict[str, Any]:
-        config = lab.config(point["data"], point["model"], point["preset"])
-        name = published(point["data"], point["model"])
+        config = lab.published(point["data"], point["model"], point["preset"])
+        # the claim on kinds of attention has the same training
+        name = "-".join(("published", point["data"], point["model"], config.diffusivity))
         if point["preset"] == "paper":  # the text has α = 1: a step of two-step schemes with τα = 1.5
             linear = point["model"] == "linear"
             config = config.replace(**({"solver": "auto"} if linear else TWO_STEP))
