@@ -176,7 +176,7 @@ def claims() -> str:
     )
     lines = ["| claim | measured | on | verdict |", "|---|---|---|---|"]
     for name, own in (small | full).items():
-        about = [*own["data"], *([f"{own['splits']} splits"] if own["splits"] else [])]
+        about = [*own["on"], *([f"{own['splits']} splits"] if own["splits"] else [])]
         if own["missing"]:
             about.append(f"not yet {', '.join(own['missing'])}")
         kind = "full" if name in full else "**small**"

@@ -22,7 +22,7 @@ from graphdiffusion.experiments.claims.disconnection import Disconnection, share
 from graphdiffusion.experiments.claims.parameters import rival
 from graphdiffusion.experiments.claims.regularisers import Regularisers
 from graphdiffusion.experiments.claims.tolerances import Tolerances
-from graphdiffusion.experiments.results import open_results, read_results
+from graphdiffusion.experiments.results import open_results, read_results, write_content
 from graphdiffusion.graph import Graph
 from graphdiffusion.nn import GRAND
 from graphdiffusion.report import plot_claims
@@ -122,9 +122,9 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
     assert main([*command, *only, "--data", "cora"]) == 0
     path = tmp_path / "claims-small" / "results.json"
     found = {own["name"]: own for own in read_results(path)["figures"]}
-    assert found["attention"]["data"] == ["cora"] and found["attention"]["missing"] == ["citeseer"]
+    assert found["attention"]["on"] == ["cora"] and found["attention"]["missing"] == ["citeseer"]
     assert found["attention"]["splits"] == 3 and found["parameters"]["splits"] == 0
-    assert found["parameters"]["data"] == found["parameters"]["missing"] == []
+    assert found["parameters"]["on"] == found["parameters"]["missing"] == []
     # one training serves both claims
     runs = sorted(own.name for own in (path.parent / "runs").iterdir())
     assert [name for name in runs if name.startswith("published")] == [
@@ -142,7 +142,20 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
         assert one["test"] == two["test"] and one["options"] == two["options"]
     assert main([*command, *only[:2], "--data", "citeseer"]) == 0
     (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
-    assert attention["data"] == ["cora", "citeseer"] and attention["missing"] == []
+    assert attention["on"] == ["cora", "citeseer"] and attention["missing"] == []
+    # without a point of GRAND-nl on CiteSeer the claim is judged on the three other cases
+    content = {k: v for k, v in read_results(path).items() if k not in ("kind", "checksum")}
+    content["points"] = [
+        p
+        for p in content["points"]
+        if (p["claim"], p.get("data"), p.get("attention")) != ("attention", "citeseer", "bahdanau")
+        or p["model"] == "linear"
+    ]
+    write_content(path, content)
+    assert main([*command, "--only", "parameters"]) == 0
+    (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
+    assert attention["on"] == ["cora", "citeseer linear"] and len(attention["figures"]) == 3
+    assert attention["missing"] == ["citeseer nonlinear"]
 
 
 def test_words():

@@ -166,7 +166,7 @@ def test_verdict():
 
 
 def test_verdict_on_a_part_of_the_points():
-    """Each model is judged up to its own depth, which is named; without a depth above 4 it is not judged."""
+    """Each model is judged up to its own depth, which is named; none is judged up to depth 4."""
     deep = points_at((1, 4, 8), {"linear": KEEPS["linear"]} | LOSES)
     shallow = points_at((1, 2, 4), {"nonlinear": (80, 70, 60)})
     said = depth.verdict(deep + shallow, 48)

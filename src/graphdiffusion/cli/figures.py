@@ -303,10 +303,10 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
 
 
 def _basis(own: Mapping[str, Any]) -> str:
-    """Data sets and splits that the verdict on a claim stands on."""
+    """Cases and splits that the verdict on a claim stands on."""
     splits = [f"{own['splits']} splits"] if own["splits"] else []
     missing = [f"not yet {', '.join(own['missing'])}"] if own["missing"] else []
-    return "; ".join([", ".join([*own["data"], *splits]), *missing])
+    return "; ".join([", ".join([*own["on"], *splits]), *missing])
 
 
 def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:

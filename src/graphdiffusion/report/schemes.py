@@ -16,7 +16,7 @@ from ..experiments.scheme_stability import LONGEST
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
 
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
-LINES = {
+LINES: dict[str, tuple[str, Any, str]] = {
     "ab4": (RED, "-", "o"),
     "torchdiffeq-explicit": (RED, ":", "x"),
     "torchdiffeq-implicit": (BLUE, ":", "x"),

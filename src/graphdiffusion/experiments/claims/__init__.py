@@ -6,7 +6,7 @@ Section 4, section 5.1 and appendices B, F and G.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...options import nearest
 from ...training.summary import counted
 from ..results import Note, Results, Tick, open_results
-from .base import Claim, distinct
+from .base import Claim
 from .laboratory import FULL, SMALL, Laboratory, Settings
 
 
@@ -77,29 +77,46 @@ def wanted(claim: Claim, settings: Settings) -> list[dict[str, Any]]:
 
 
 def concluded(results: Results, known: Mapping[str, Claim], settings: Settings) -> list[dict[str, Any]]:
-    """Findings of the claims on the data sets whose points are all measured.
+    """Findings of the claims on the cases whose points are all measured.
 
-    Each says which data sets it stands on, how many splits (0 where nothing is trained on splits), and
-    which data sets of the claim are missing.
+    Each says which cases it stands on, how many splits (0 where nothing is trained on splits), and which
+    cases of the claim are missing.
     """
     found = []
     for claim in known.values():
         planned = wanted(claim, settings)
-        missing = {p.get("data") for p in results.missing(planned)}
-        own = [p for p in results.points if p["claim"] == claim.name and p.get("data") not in missing]
+        missing = {_case(p, claim) for p in results.missing(planned)}
+        own = [p for p in results.points if p["claim"] == claim.name and _case(p, claim) not in missing]
         if own:
+            done = {_case(p, claim) for p in own}
             found.append(
                 {
                     "name": claim.name,
                     "section": claim.section,
                     "says": claim.says,
-                    "data": [name for name in distinct(own, "data") if name],
+                    "on": _named(done, planned, claim),
                     "splits": max((p["options"]["splits"] for p in own if "test" in p), default=0),
-                    "missing": [p for p in distinct(planned, "data") if p in missing],
+                    "missing": _named(missing, planned, claim),
                     **asdict(claim.conclude(own)),
                 }
             )
     return found
+
+
+def _case(point: Mapping[str, Any], claim: Claim) -> tuple[str, ...]:
+    return tuple(point[key] for key in claim.cases if key in point)
+
+
+def _named(
+    some: Collection[tuple[str, ...]], planned: Sequence[Mapping[str, Any]], claim: Claim
+) -> list[str]:
+    """Cases by name: a data set where all of its own are among them."""
+    every = dict.fromkeys(_case(p, claim) for p in planned)
+    names = {}
+    for case in (case for case in every if case and case in some):  # a claim may have no data set
+        own = [other for other in every if other[:1] == case[:1]]
+        names[case[0] if all(other in some for other in own) else " ".join(case)] = None
+    return list(names)
 
 
 def _summary(found: Sequence[Mapping[str, Any]]) -> str:

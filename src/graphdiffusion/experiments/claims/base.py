@@ -66,11 +66,14 @@ class Claim(ABC):
         name: On the command line.
         section: Where the paper makes it.
         says: The claim, in a short phrase.
+        cases: Keys of a point: where they are equal, points belong together. A claim is judged on the
+            cases whose points are all measured.
     """
 
     name: ClassVar[str]
     section: ClassVar[str]
     says: ClassVar[str]
+    cases: ClassVar[tuple[str, ...]] = ("data",)
 
     @abstractmethod
     def points(self, settings: Settings) -> list[dict[str, Any]]:
@@ -136,4 +139,4 @@ def by(points: Points, *keys: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
 
 def distinct(points: Points, key: str) -> list[Any]:
     """The values of a key, in the order of the points."""
-    return list(dict.fromkeys(p.get(key) for p in points))
+    return list(dict.fromkeys(p[key] for p in points))
