@@ -26,7 +26,7 @@ class Disconnection(Claim):
     name = "disconnection"
     section = "4"
     says = "as A is learned, the graph becomes (approximately) disconnected"
-    cases = ("data", "model")
+    cases = ("data", "model", "preset")
 
     def points(self, settings: Settings) -> list[dict[str, Any]]:
         return [
