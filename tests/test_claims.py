@@ -156,6 +156,7 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
     (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
     assert attention["on"] == ["cora", "citeseer linear"] and len(attention["figures"]) == 3
     assert attention["missing"] == ["citeseer nonlinear"]
+    assert [own["x"] for own in attention["panel"]["series"]] == [["cora", "citeseer"], ["cora"]]
 
 
 def test_words():

@@ -108,6 +108,22 @@ def test_models_are_tuned_once_or_at_every_depth(quick, tmp_path, monkeypatch, k
     assert not {"time", "terms", "solver", *depth.SHAPES} & set(space) and "rate" in space
 
 
+def test_what_was_tuned_elsewhere_is_only_deepened(quick, tmp_path, monkeypatch):
+    """With the results file alone, without the folder of the search."""
+    how = {"small": True, "root": None, "device": torch.device("cpu"), "note": lambda line: None}
+    tuned = depth.Work.search
+    monkeypatch.setattr(depth.Work, "search", lambda *own: tuned(*own).replace(rate=0.02))
+    path = depth.reproduce(tmp_path / "one", model=["gcn-residual"], deepest=1, **how)
+    other = tmp_path / "two" / "depth-small"
+    other.mkdir(parents=True)
+    (other / "results.json").write_bytes(path.read_bytes())
+    monkeypatch.setattr(depth.Work, "search", lambda *own: pytest.fail("searched again"))
+    depth.reproduce(tmp_path / "two", model=["gcn-residual"], **how)
+    first, second = (p["options"] for p in read_results(other / "results.json")["points"])
+    assert (first["layers"], second["layers"]) == (1, 5)
+    assert first | {"layers": 5} == second and second["rate"] == 0.02
+
+
 def test_one_width_for_all_models(tmp_path):
     settings = replace(depth.FULL, trials=0)
     work = depth.Work(settings, tmp_path, None, torch.device("cpu"), print)

@@ -120,6 +120,7 @@ def reproduce(
     folder = out / ("depth-small" if small else "depth")
     with open_results(folder, asdict(settings), note) as results:
         work = Work(settings, folder, root, device, note)
+        work.remember(results.points)
         for point in results.missing(wanted):
             if point["tuned"] == "once":  # so that the time left is that of the trainings alone
                 work.config(point)
@@ -166,6 +167,15 @@ class Work:
         self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
         self._graphs: dict[str, Data] = {}
         self._tuned: dict[tuple[str, str, int], Config] = {}
+
+    def remember(self, points: Sequence[Mapping[str, Any]]) -> None:
+        """Take the settings of models that are tuned once from the points that are measured.
+
+        So a file that was measured elsewhere, without the folders of its searches, goes on with the same.
+        """
+        for p in (p for p in points if p["tuned"] == "once"):
+            found = Config.from_dict({}, p["options"] | {"device": self.device.type})
+            self._tuned[p["data"], p["model"], self.settings.moderate] = found
 
     def graph(self, name: str) -> Data:
         if name not in self._graphs:

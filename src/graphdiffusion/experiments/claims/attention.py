@@ -45,7 +45,8 @@ class Attention(Claim):
         for row in ("linear", "nonlinear"):
             own = {data: d for (data, kind), d in found.items() if kind == row}
             title = "GRAND-l" if row == "linear" else "GRAND-nl"
-            panel.add(title, list(own), [d.mean for d in own.values()], [d.half for d in own.values()])
+            if own:
+                panel.add(title, list(own), [d.mean for d in own.values()], [d.half for d in own.values()])
         shown = ", ".join(f"{data} {row} {d}" for (data, row), d in found.items())
         return Finding(
             superior(list(found.values())),
