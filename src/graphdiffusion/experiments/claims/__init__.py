@@ -112,7 +112,7 @@ def _named(
 ) -> list[str]:
     """Cases by name: a data set where all of its own are among them."""
     every = dict.fromkeys(_case(p, claim) for p in planned)
-    names = {}
+    names: dict[str, None] = {}
     for case in (case for case in every if case and case in some):  # a claim may have no data set
         own = [other for other in every if other[:1] == case[:1]]
         names[case[0] if all(other in some for other in own) else " ".join(case)] = None
