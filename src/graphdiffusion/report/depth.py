@@ -51,12 +51,13 @@ def plot_depth(results: str | os.PathLike[str], path: str | os.PathLike[str] | N
         above, below = axes[:, place]
         _lines(above, own, "test", band=True)
         _lines(below, own, "energy")
-        how = HEADS[kind].format(content["settings"]["moderate"])
+        settings = content["settings"]
+        how = HEADS[kind].format(settings["moderate"]) if settings["trials"] else "without a search"
         above.set_title(f"{dataset_info(data).name}: {how}", fontsize=11)
         below.set_xlabel("depth: T with τ = 1, or layers")
         below.set_xscale("log", base=2)
         below.set_yscale("log")
-        depths = content["settings"]["depths"]
+        depths = settings["depths"]
         below.set_xticks(depths, [str(depth) for depth in depths])
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("Dirichlet energy, relative")
