@@ -4,6 +4,7 @@ from pathlib import Path
 
 from graphdiffusion.report import (
     plot_claims,
+    plot_depth,
     plot_diffusion,
     plot_schemes,
     plot_sparsity,
@@ -20,6 +21,8 @@ if __name__ == "__main__":
     folder = docs / "pictures"
     for made in (
         plot_claims(docs / "results" / "claims.json", folder / "claims.png"),
+        plot_claims(docs / "results" / "claims-small.json", folder / "claims-small.png"),
+        plot_depth(docs / "results" / "depth.json", folder / "depth.png"),
         plot_diffusion(folder / "diffusion.png"),
         plot_stability(folder / "stability.png"),
         plot_steps(folder / "steps.png"),

@@ -22,7 +22,7 @@ from graphdiffusion.experiments.claims.disconnection import Disconnection, share
 from graphdiffusion.experiments.claims.parameters import rival
 from graphdiffusion.experiments.claims.regularisers import Regularisers
 from graphdiffusion.experiments.claims.tolerances import Tolerances
-from graphdiffusion.experiments.results import open_results, read_results
+from graphdiffusion.experiments.results import open_results, read_results, write_content
 from graphdiffusion.graph import Graph
 from graphdiffusion.nn import GRAND
 from graphdiffusion.report import plot_claims
@@ -94,6 +94,69 @@ def test_training_that_fails_at_once_is_counted(tiny, tmp_path):
     config = lab.adaptive("cora-embedded").replace(max_evaluations=5)
     found = lab.train(config, "failing")
     assert found["failed"] == 3 and found["test"] == [] and "max_evaluations" in found["reason"]
+
+
+def test_early_stopping_is_no_failure(tiny, tmp_path):
+    """A loss that is not finite, or an integral that fails, is one; an end by patience is none."""
+    settings = replace(claims.SMALL, options=claims.SMALL.options | {"epochs": 60})
+    lab = laboratory.Laboratory(settings, tmp_path, None, torch.device("cpu"))
+    config = lab.config("cora-embedded", "linear", patience=2)
+    found = lab.train(config, "patient")
+    epochs = [r.epochs for r in lab.run(config, "patient").results]
+    assert min(epochs) < 60 and found["failed"] == 0
+    result = lab.run(config, "patient").results[0]
+    assert laboratory.has_failed(replace(result, epochs=result.best_epoch + 1), config)
+    assert laboratory.has_failed(result, config.replace(patience=0))
+
+
+def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
+    """A claim is concluded on the data sets whose points are all there, and names the others."""
+    monkeypatch.setattr(
+        claims, "SMALL", replace(claims.SMALL, data=("cora", "citeseer"), every=("cora", "citeseer"))
+    )
+    command = ["reproduce", "claims", "--small", "--device", "cpu", "--out", str(tmp_path)]
+    only = ["--only", "attention", "--only", "disconnection", "--only", "parameters"]
+    assert main([*command, *only, "--data", "core"]) == 2
+    assert "data must be among cora, citeseer; got core." in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "claims-small").exists()
+    assert main([*command, *only, "--data", "cora"]) == 0
+    path = tmp_path / "claims-small" / "results.json"
+    found = {own["name"]: own for own in read_results(path)["figures"]}
+    assert found["attention"]["on"] == ["cora"] and found["attention"]["missing"] == ["citeseer"]
+    assert found["attention"]["splits"] == 3 and found["parameters"]["splits"] == 0
+    assert found["parameters"]["on"] == found["parameters"]["missing"] == []
+    # one training serves both claims
+    runs = sorted(own.name for own in (path.parent / "runs").iterdir())
+    assert [name for name in runs if name.startswith("published")] == [
+        f"published-cora-{row}-{kind}"
+        for row in ("linear", "nonlinear")
+        for kind in ("bahdanau", "scaled-dot")
+    ]
+    points = {
+        (p["claim"], p["model"], p.get("preset"), p.get("attention")): p
+        for p in read_results(path)["points"]
+        if "model" in p
+    }
+    for row in ("linear", "nonlinear"):
+        one, two = points["disconnection", row, "start", None], points["attention", row, None, "scaled-dot"]
+        assert one["test"] == two["test"] and one["options"] == two["options"]
+    assert main([*command, *only[:2], "--data", "citeseer"]) == 0
+    (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
+    assert attention["on"] == ["cora", "citeseer"] and attention["missing"] == []
+    # without a point of GRAND-nl on CiteSeer the claim is judged on the three other cases
+    content = {k: v for k, v in read_results(path).items() if k not in ("kind", "checksum")}
+    content["points"] = [
+        p
+        for p in content["points"]
+        if (p["claim"], p.get("data"), p.get("attention")) != ("attention", "citeseer", "bahdanau")
+        or p["model"] == "linear"
+    ]
+    write_content(path, content)
+    assert main([*command, "--only", "parameters"]) == 0
+    (attention,) = [own for own in read_results(path)["figures"] if own["name"] == "attention"]
+    assert attention["on"] == ["cora", "citeseer linear"] and len(attention["figures"]) == 3
+    assert attention["missing"] == ["citeseer nonlinear"]
+    assert [own["x"] for own in attention["panel"]["series"]] == [["cora", "citeseer"], ["cora"]]
 
 
 def test_words():

@@ -8,10 +8,10 @@ from test_cli_basics import write_graph
 from torch_geometric.data import Data
 
 from graphdiffusion.data import load_data, open_data
-from graphdiffusion.experiments.depth import trained
 from graphdiffusion.experiments.perturbed import Victim, attacked, with_random_edges
 from graphdiffusion.experiments.successor_models import MODELS, start_of
 from graphdiffusion.experiments.successors import on_graph
+from graphdiffusion.experiments.trained import trained
 from graphdiffusion.graph import Graph
 
 

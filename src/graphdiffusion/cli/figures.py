@@ -34,47 +34,70 @@ def add_to(group: typer.Typer) -> None:
 
 def claims(
     small: Small = False,
-    only: Annotated[list[str] | None, typer.Option(help="Name of a claim; may be repeated.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a claim; may be repeated.", show_default="all")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
+    ] = None,
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
 ) -> None:
     """The smaller claims of sections 4 and 5.1 and of the appendices, each with figures and a verdict.
 
-    Three to six data sets, 20 splits: for a GPU. With --small the Cora that comes with the library, small
-    models and 3 splits, a few minutes on one core. Points that are measured are not repeated.
+    Three to six data sets, 20 splits: for a GPU. Some claims fit one core on one data set: --only attention
+    --data cora. With --small the Cora that comes with the library, small models and 3 splits, a few
+    minutes on one core. Points that are measured are not repeated, and further ones join the same file.
     """
     from .tables import print_table
 
-    path, found = measure("claims", out, small=small, root=root or None, device=device, only=only or ())
+    path, found = measure(
+        "claims", out, small=small, root=root or None, device=device, only=only or (), data=data or ()
+    )
     rows = [
-        (own["name"], own["section"], own["says"], own["measured"], own["word"]) for own in found["figures"]
+        (own["name"], own["section"], own["says"], own["measured"], _basis(own), own["word"])
+        for own in found["figures"]
     ]
-    print_table("claims", ("name", "section", "claim", "measured", "verdict"), rows)
+    print_table("claims", ("name", "section", "claim", "measured", "on", "verdict"), rows)
     conclude(path, found, "plot_claims")
 
 
 def depth(
     small: Small = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Name of a model; may be repeated.", show_default="all")
+    ] = None,
+    tuned: Annotated[
+        str, typer.Option(help="This kind of tuning alone: once or every. By default both.")
+    ] = "",
+    deepest: Annotated[int, typer.Option(min=0, help="Up to this depth.", show_default="128")] = 0,
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
 ) -> None:
     """Figure 3: accuracy and Dirichlet energy against depth, of GRAND and of stacked layers.
 
-    Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. With --small
-    Cora alone, up to depth 32, without a search. Points that are measured are not repeated.
+    Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. A part of it
+    fits one core: --only cora --tuned once. With --small Cora alone, up to depth 16, without a search, in
+    a few minutes. Points that are measured are not repeated, and further ones join the same file.
     """
     from .tables import print_table
 
-    path, found = measure("depth", out, small=small, root=root or None, device=device)
+    path, found = measure(
+        "depth", out, small=small, root=root or None, device=device, only=only or (), model=model or (),
+        tuned=tuned, deepest=deepest,
+    )  # fmt: skip
     rows = [
         (
             own["data"],
             own["tuned"],
             own["title"],
             f"{own['best']:.1f} at {own['best_depth']}",
-            f"{own['deepest']:.1f}",
+            f"{own['deepest']:.1f} at {own['deepest_depth']}",
         )
         for own in found["figures"]
     ]
@@ -277,6 +300,13 @@ def conclude(path: Path, found: Mapping[str, Any], picture: str) -> None:
     print(found["verdict"])
     print(f"Results: {path}", flush=True)
     print(f"Picture: {draw(picture, path)}", flush=True)
+
+
+def _basis(own: Mapping[str, Any]) -> str:
+    """Cases and splits that the verdict on a claim stands on."""
+    splits = [f"{own['splits']} splits"] if own["splits"] else []
+    missing = [f"not yet {', '.join(own['missing'])}"] if own["missing"] else []
+    return "; ".join([", ".join([*own["on"], *splits]), *missing])
 
 
 def _scheme(found: Mapping[str, Any], own: Mapping[str, Any]) -> str:

@@ -47,18 +47,25 @@ class Results:
     def points(self) -> list[dict[str, Any]]:
         return self.content["points"]
 
+    def missing(self, wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The points that the file does not hold."""
+        return [p for p in wanted if not any(_is_at(own, p) for own in self.points)]
+
     def measure(
         self,
         wanted: Sequence[Mapping[str, Any]],
         compute: Callable[[Mapping[str, Any], Tick], Mapping[str, Any]],
+        cost: Callable[[Mapping[str, Any]], float] = lambda point: 1.0,
     ) -> None:
         """Compute the points that the file does not hold, and write it after each.
 
         Args:
             wanted: What identifies each point, for example model and seed.
             compute: Gives the figures of a point; it calls its second argument now and then.
+            cost: Of a point, relative to the others: the time that is left is told by it.
         """
-        missing = [p for p in wanted if not any(_is_at(own, p) for own in self.points)]
+        missing = self.missing(wanted)
+        costs = [cost(point) for point in missing]
         if len(missing) < len(wanted):
             self.note(f"{len(wanted) - len(missing)} of {len(wanted)} points are in {self.path} already.")
         started = shown = time.monotonic()
@@ -69,7 +76,8 @@ class Results:
                 now = time.monotonic()
                 if now - shown >= PAUSE:
                     shown = now
-                    self.note(_progress(now - started, (done + share) / len(missing)))
+                    at = sum(costs[:done]) + share * costs[done]
+                    self.note(_progress(now - started, at / sum(costs)))
 
             began = time.monotonic()
             figures = compute(point, tick)
@@ -78,7 +86,7 @@ class Results:
             self._write()
             shown = time.monotonic()
             label = ", ".join(f"{key} {value}" for key, value in point.items())
-            left = _progress(shown - started, (done + 1) / len(missing))
+            left = _progress(shown - started, sum(costs[: done + 1]) / sum(costs))
             self.note(f"{label}: measured in {duration(seconds)}; {left}")
 
     def conclude(self, **found: Any) -> None:

@@ -18,11 +18,11 @@ from ..training.population import Population
 from ..training.problem import read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
-from .depth import trained
 from .results import Note, Results, Tick, open_results
 from .side_branch import SideBranch
 from .sparsity_claims import MODELS, conclusions
 from .sparsity_schemes import REFERENCE, SCHEMES
+from .trained import trained
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
 
         def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
             bench = Bench(settings, folder / "runs", data, device.type)
-            found = bench.timed(point, tick) if point["kind"] == "speed" else bench.accuracy(point)
+            found = (bench.timed if point["kind"] == "speed" else bench.accuracy)(point, tick)
             return found | {"device": device_name(device), "versions": versions()}
 
         for costly in (False, True):
@@ -165,14 +165,15 @@ class Bench:
     def __init__(self, settings: Settings, folder: Path, data: Data, device: str) -> None:
         self.settings, self.folder, self.data, self.device = settings, folder, data, device
 
-    def run(self, point: Mapping[str, Any]) -> Run:
+    def run(self, point: Mapping[str, Any], tick: Tick = lambda share: None) -> Run:
         """The run of a point, trained if it is not."""
         name = "-".join(str(point[key]) for key in ("model", "scheme", "rewire", "k"))
-        return trained(configuration(self.settings, point, self.device), self.folder / name, self.data)
+        config = configuration(self.settings, point, self.device)
+        return trained(config, self.folder / name, self.data, tick)
 
-    def accuracy(self, point: Mapping[str, Any]) -> dict[str, Any]:
+    def accuracy(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
         """Test accuracy on each split, and what an integral costs with the weights of the first."""
-        run = self.run(point)
+        run = self.run(point, tick)
         return {
             "test": [100 * (result.test or 0.0) for result in run.results],
             "val": [100 * (result.val or 0.0) for result in run.results],

@@ -19,12 +19,12 @@ from ..training.config import Config
 from ..training.problem import PER_CLASS, read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
-from .depth import trained
 from .perturbed import attacked, with_random_edges
 from .record import Plan
 from .results import Note, Tick, open_results
 from .successor_figures import figures, verdict
 from .successor_models import MODELS, start_of, tuned
+from .trained import trained
 
 PARTS = ("sets", "labels", "edges", "attack", "adaptive")
 SURROGATE = "gcn"  # that the attack is made on

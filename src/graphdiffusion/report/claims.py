@@ -83,4 +83,5 @@ def _bars(axis: Any, panel: Mapping[str, Any]) -> None:
         axis.bar(places, heights, width, yerr=spread, label=_name(own["label"]), color=colour, capsize=3)
     labels = [textwrap.fill(_name(name), 12) for name in names]
     axis.margins(y=0.3)  # room for the legend
+    axis.set_xlim(-1 if len(names) == 1 else -0.6, max(1, len(names) - 0.4))
     axis.set_xticks(range(len(names)), labels, fontsize=7 if len(names) > 4 else 8)

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..data import dataset_info
+from ..errors import DataError
 from ..experiments.depth import MODELS, TUNED
 from ..experiments.results import read_results
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
@@ -29,10 +30,12 @@ def plot_depth(results: str | os.PathLike[str], path: str | os.PathLike[str] | N
     """The picture of a results file, by default ``picture.png`` beside it.
 
     Above test accuracy, mean and standard deviation over the splits; below the Dirichlet energy of the
-    state that the last layer reads, over its size.
+    state that the last layer reads, over its size. A line ends at the deepest depth that is measured.
     """
     results = Path(results)
     content = read_results(results)
+    if not content["points"]:
+        raise DataError(f"{results} has no points yet: let the experiment measure some.")
     columns = [
         (data, kind)
         for data in content["settings"]["data"]
@@ -48,12 +51,13 @@ def plot_depth(results: str | os.PathLike[str], path: str | os.PathLike[str] | N
         above, below = axes[:, place]
         _lines(above, own, "test", band=True)
         _lines(below, own, "energy")
-        how = HEADS[kind].format(content["settings"]["moderate"])
+        settings = content["settings"]
+        how = HEADS[kind].format(settings["moderate"]) if settings["trials"] else "without a search"
         above.set_title(f"{dataset_info(data).name}: {how}", fontsize=11)
         below.set_xlabel("depth: T with τ = 1, or layers")
         below.set_xscale("log", base=2)
         below.set_yscale("log")
-        depths = content["settings"]["depths"]
+        depths = settings["depths"]
         below.set_xticks(depths, [str(depth) for depth in depths])
     axes[0, 0].set_ylabel("test accuracy (%)")
     axes[1, 0].set_ylabel("Dirichlet energy, relative")

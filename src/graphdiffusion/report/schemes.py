@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..errors import DataError
 from ..experiments.results import read_results
 from ..experiments.scheme_errors import EQUATIONS
 from ..experiments.scheme_list import MODELS, SCHEMES
@@ -15,7 +16,7 @@ from ..experiments.scheme_stability import LONGEST
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
 
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
-LINES = {
+LINES: dict[str, tuple[str, Any, str]] = {
     "ab4": (RED, "-", "o"),
     "torchdiffeq-explicit": (RED, ":", "x"),
     "torchdiffeq-implicit": (BLUE, ":", "x"),
@@ -44,28 +45,41 @@ def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] |
     """The picture of a results file, by default ``picture.png`` beside it.
 
     Above test accuracy against seconds of training, with the standard error; in the middle the error of
-    x(T) against evaluations; below the longest stable step of each scheme, measured and by theory.
+    x(T) against evaluations; below the longest stable step of each scheme, measured and by theory. A part
+    that is not measured is left out.
     """
     results = Path(results)
     content = read_results(results)
     parts: dict[str, list[dict[str, Any]]] = {"accuracy": [], "errors": [], "stability": []}
     for point in content["points"]:
         parts[point["part"]].append(point)
-    figure, axes = new_figure(figsize=(15, 13.5), nrows=3, ncols=COLUMNS)
+    there = [name for name, own in parts.items() if own]
+    if not there:
+        raise DataError(f"{results} has no points yet: let the experiment measure some.")
+    figure, axes = new_figure(figsize=(15, 4.5 * len(there)), nrows=len(there), ncols=COLUMNS)
+    rows = dict(zip(there, axes.reshape(-1, COLUMNS), strict=True))
     used: set[str] = set()
-    for place, model in enumerate(MODELS):
-        own = [p for p in parts["accuracy"] if p["model"] == model]
-        used |= _accuracies(axes[0, place], own, MODELS[model][0])
-    places = {(p["equation"], p["trained"]): p for p in parts["errors"]}
-    for place, case in enumerate((e, trained) for e in EQUATIONS for trained in (False, True)):
-        used |= _errors(axes[1, place], places.get(case), case)
-    for axis in (axes[0, 0], axes[1, 0]):
-        axis.set_ylabel("test accuracy (%)" if axis is axes[0, 0] else "relative error of x(T)")
-    _legend(axes[0, 3], used)
-    grid = axes[2, 0].get_gridspec()
-    for axis in axes[2]:
-        axis.remove()
-    _limits(figure.add_subplot(grid[2, :]), parts["stability"], content["settings"]["spectra"])
+    if "accuracy" in rows:
+        for axis, model in zip(rows["accuracy"], MODELS, strict=False):
+            own = [p for p in parts["accuracy"] if p["model"] == model]
+            used |= _accuracies(axis, own, MODELS[model][0])
+        rows["accuracy"][0].set_ylabel("test accuracy (%)")
+    if "errors" in rows:
+        places = {(p["equation"], p["trained"]): p for p in parts["errors"]}
+        cases = ((e, trained) for e in EQUATIONS for trained in (False, True))
+        for axis, case in zip(rows["errors"], cases, strict=True):
+            used |= _errors(axis, places.get(case), case)
+        rows["errors"][0].set_ylabel("relative error of x(T)")
+    if "accuracy" in rows:
+        _legend(rows["accuracy"][-1], used)
+    elif used:
+        figure.legend(handles=_handles(used), loc="outside lower center", ncols=5, frameon=False)
+    if "stability" in rows:
+        grid = rows["stability"][0].get_gridspec()
+        for axis in rows["stability"]:
+            axis.remove()
+        below = figure.add_subplot(grid[len(there) - 1, :])
+        _limits(below, parts["stability"], content["settings"]["spectra"])
     return save(figure, results.with_name("picture.png") if path is None else path)
 
 
@@ -146,15 +160,21 @@ def _work(row: Mapping[str, Any]) -> int:
     return max(1, row["evaluations"], row["inner_iterations"] if inner else 0)
 
 
+def _handles(used: set[str]) -> list[Any]:
+    """A line of the legend for each scheme."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], color=colour, linestyle=style or "none", marker=marker, label=SCHEMES[name].title)
+        for name, (colour, style, marker) in LINES.items()
+        if name in used
+    ]
+
+
 def _legend(axis: Any, used: set[str]) -> None:
     axis.set_axis_off()
-    for name, (colour, style, marker) in LINES.items():
-        if name in used:
-            axis.plot(
-                [], [], color=colour, linestyle=style or "none", marker=marker, label=SCHEMES[name].title
-            )
     if used:
-        axis.legend(loc="center left", frameon=False, fontsize=9)
+        axis.legend(handles=_handles(used), loc="center left", frameon=False, fontsize=9)
     axis.text(
         0.02, 0.0, "above: larger marks are longer steps,\nopen ones have runs that failed.\nbelow: errors "
         f"over {WRONG:g} lie on the dashed line.", fontsize=8.5, transform=axis.transAxes,

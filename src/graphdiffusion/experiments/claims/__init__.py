@@ -6,7 +6,7 @@ Section 4, section 5.1 and appendices B, F and G.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -38,13 +38,18 @@ def reproduce(
     device: torch.device,
     note: Note,
     only: Sequence[str] = (),
+    data: Sequence[str] = (),
 ) -> Path:
     """Measure claims in ``<out>/claims``, or ``claims-small``; the path of the results file.
 
     Args:
         only: Names of claims; all by default. Others that the file holds keep their figures.
+        data: Names of data sets; all by default. Claims on no data set are measured all the same.
     """
     settings = SMALL if small else FULL
+    sets = dict.fromkeys((*settings.data, *settings.every))
+    if unknown := [name for name in data if name not in sets]:
+        raise ConfigError(f"data must be among {', '.join(sets)}; got {', '.join(unknown)}.")
     known = claims()
     for name in only:
         if name not in known:
@@ -56,9 +61,11 @@ def reproduce(
     with open_results(folder, asdict(settings), note) as results:
 
         def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+            lab.tick = tick
             return known[point["claim"]].measure({k: v for k, v in point.items() if k != "claim"}, lab)
 
-        results.measure([p for name in only or known for p in wanted(known[name], settings)], compute)
+        points = [p for name in only or known for p in wanted(known[name], settings)]
+        results.measure([p for p in points if not data or p.get("data") in (None, *data)], compute)
         found = concluded(results, known, settings)
         results.conclude(figures=found, verdict=_summary(found))
     return results.path
@@ -70,14 +77,46 @@ def wanted(claim: Claim, settings: Settings) -> list[dict[str, Any]]:
 
 
 def concluded(results: Results, known: Mapping[str, Claim], settings: Settings) -> list[dict[str, Any]]:
-    """Findings of the claims whose points are all measured."""
+    """Findings of the claims on the cases whose points are all measured.
+
+    Each says which cases it stands on, how many splits (0 where nothing is trained on splits), and which
+    cases of the claim are missing.
+    """
     found = []
     for claim in known.values():
-        own = [p for p in results.points if p["claim"] == claim.name]
-        if len(own) == len(claim.points(settings)):
-            about = {"name": claim.name, "section": claim.section, "says": claim.says}
-            found.append(about | asdict(claim.conclude(own)))
+        planned = wanted(claim, settings)
+        missing = {_case(p, claim) for p in results.missing(planned)}
+        own = [p for p in results.points if p["claim"] == claim.name and _case(p, claim) not in missing]
+        if own:
+            done = {_case(p, claim) for p in own}
+            found.append(
+                {
+                    "name": claim.name,
+                    "section": claim.section,
+                    "says": claim.says,
+                    "on": _named(done, planned, claim),
+                    "splits": max((p["options"]["splits"] for p in own if "test" in p), default=0),
+                    "missing": _named(missing, planned, claim),
+                    **asdict(claim.conclude(own)),
+                }
+            )
     return found
+
+
+def _case(point: Mapping[str, Any], claim: Claim) -> tuple[str, ...]:
+    return tuple(point[key] for key in claim.cases if key in point)
+
+
+def _named(
+    some: Collection[tuple[str, ...]], planned: Sequence[Mapping[str, Any]], claim: Claim
+) -> list[str]:
+    """Cases by name: a data set where all of its own are among them."""
+    every = dict.fromkeys(_case(p, claim) for p in planned)
+    names: dict[str, None] = {}
+    for case in (case for case in every if case and case in some):  # a claim may have no data set
+        own = [other for other in every if other[:1] == case[:1]]
+        names[case[0] if all(other in some for other in own) else " ".join(case)] = None
+    return list(names)
 
 
 def _summary(found: Sequence[Mapping[str, Any]]) -> str:

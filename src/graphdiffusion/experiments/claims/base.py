@@ -66,11 +66,14 @@ class Claim(ABC):
         name: On the command line.
         section: Where the paper makes it.
         says: The claim, in a short phrase.
+        cases: Keys of a point: where they are equal, points belong together. A claim is judged on the
+            cases whose points are all measured.
     """
 
     name: ClassVar[str]
     section: ClassVar[str]
     says: ClassVar[str]
+    cases: ClassVar[tuple[str, ...]] = ("data",)
 
     @abstractmethod
     def points(self, settings: Settings) -> list[dict[str, Any]]:

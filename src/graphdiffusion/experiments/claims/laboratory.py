@@ -19,11 +19,13 @@ from ...training.folder import is_finished
 from ...training.journal import read_lines
 from ...training.problem import Problem, load_problem, protocol, read_data
 from ...training.runs import Run
-from ...training.summary import device_name, versions
+from ...training.summary import Result, device_name, versions
 from ...training.trainer import Trainer
-from ..depth import trained
 from ..presets import preset_config
+from ..results import Tick
+from ..trained import trained
 
+FEW = 5  # splits of claims that one core is to measure with the published settings of Cora
 LIMIT = 2000  # evaluations in one integral; a training that needs more has failed
 
 
@@ -68,12 +70,16 @@ class Laboratory:
         folder: Where runs are kept.
         root: Folder with raw data files.
         device: Where to compute.
+
+    Attributes:
+        tick: Called with the share of a training that is done.
     """
 
     def __init__(self, settings: Settings, folder: Path, root: str | None, device: torch.device) -> None:
         self.settings, self.folder, self.root, self.device = settings, folder, root, device
         self._graphs: dict[str, Data] = {}
         self._warm: set[tuple[str, str]] = set()
+        self.tick: Tick = lambda share: None
 
     def data(self, name: str) -> Data:
         if name not in self._graphs:
@@ -89,6 +95,10 @@ class Laboratory:
         published = preset_config(data.removesuffix("-embedded"), row, preset, device=self.device.type)
         config = published.replace(data=data, splits=self.settings.splits, **self.settings.options)
         return config.replace(**options)
+
+    def published(self, data: str, row: str, preset: str = "start", **options: Any) -> Config:
+        """Published settings as they are, on few splits."""
+        return self.config(data, row, preset, **options).replace(splits=min(FEW, self.settings.splits))
 
     def adaptive(self, data: str, solver: str = "dopri5", preset: str = "start", **options: Any) -> Config:
         """GRAND-nl with an adaptive scheme."""
@@ -107,7 +117,7 @@ class Laboratory:
             problem = self.problem(short)
             Trainer(problem, short, protocol(short, problem.data)).run()
             self._warm.add(kind)
-        return trained(config, folder, self.data(config.data))
+        return trained(config, folder, self.data(config.data), self.tick)
 
     def train(self, config: Config, name: str) -> dict[str, Any]:
         """What the trainings of a configuration reached and cost.
@@ -116,8 +126,8 @@ class Laboratory:
             ``test`` and ``val``, in percent, one for each split; ``evaluations`` of the right-hand side in
             a forward pass of each trained model alone, ``in_training`` their mean over the epochs, for all
             members together; ``seconds_each``, of one training; ``failed``, the number of trainings that
-            ended before the last epoch; and the ``options``. Where no training comes through its first
-            epoch, the lists are empty.
+            ended before the last epoch, other than by patience; and the ``options``. Where no training
+            comes through its first epoch, the lists are empty.
         """
         about = {"options": config.to_dict(), "device": device_name(self.device), "versions": versions()}
         try:
@@ -135,13 +145,19 @@ class Laboratory:
             "evaluations": [self._evaluations(run, r.number) for r in run.results],
             "in_training": fmean(during) if during else None,
             "seconds_each": run.summary["seconds"] / len(run.results),
-            "failed": sum(r.epochs < config.epochs for r in run.results),
+            "failed": sum(has_failed(r, config) for r in run.results),
         }
 
     @torch.no_grad()
     def _evaluations(self, run: Run, member: int) -> int:
         output = run.model(member).run(run.problem.x, run.problem.graph, check=False)
         return int(output.evaluations)
+
+
+def has_failed(result: Result, config: Config) -> bool:
+    """Whether a training ended before its last epoch, other than by patience."""
+    waited = result.epochs - 1 - result.best_epoch
+    return result.epochs < config.epochs and not (config.patience and waited >= config.patience)
 
 
 @torch.no_grad()

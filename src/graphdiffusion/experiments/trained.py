@@ -1,0 +1,48 @@
+"""A training of an experiment: kept in a folder, and made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch_geometric.data import Data
+
+from ..training.config import Config
+from ..training.folder import holds_run, is_finished, open_folder
+from ..training.population import Population
+from ..training.problem import load_problem, pick_device, protocol
+from ..training.runs import Run, load_run
+from ..training.summary import Result
+from ..training.trainer import Trainer
+from .results import Tick
+
+
+class _Share:
+    """Tells the share of a training that is done."""
+
+    def __init__(self, tick: Tick) -> None:
+        self.tick = tick
+
+    def epoch(self, done: int, total: int, population: Population) -> None:
+        self.tick(done / total)
+
+    def finished(self, results: Sequence[Result]) -> None:
+        pass
+
+
+def trained(config: Config, folder: Path, data: Data, tick: Tick = lambda share: None) -> Run:
+    """The run of a configuration in a folder, trained to its end if it is not.
+
+    Args:
+        config: Its options.
+        folder: Where it is kept.
+        data: The graph.
+        tick: Called after every epoch with the share of the training that is done.
+    """
+    if not is_finished(folder):
+        problem = load_problem(config, data).to(pick_device(config.device))
+        with open_folder(folder, config, problem.data, holds_run(folder)) as kept:
+            Trainer(problem, config, protocol(config, problem.data), kept, _Share(tick)).run()
+    run = load_run(folder)
+    run.remember(data)
+    return run
