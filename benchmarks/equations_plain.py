@@ -1,7 +1,8 @@
 """The equations of GRAND's successors as plain torch has them: gather, ``index_add``, dense features.
 
-One model at a time, no sparse product, no closed form. Where ours has a closed form or an exponential scheme,
-which plain torch has not, these take Runge-Kutta 4 in steps of 1; adaptive steps are those of torchdiffeq.
+One model at a time, no sparse product, no closed form. Where ours has a closed form or an exponential
+scheme, which plain torch has not, these take Runge-Kutta 4 in steps of 1; adaptive steps are those of
+torchdiffeq.
 """
 
 from __future__ import annotations

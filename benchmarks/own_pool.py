@@ -39,7 +39,7 @@ POOL: dict[str, dict[str, Any]] = {
     "gat": {**_MLP, "model": "gat", "hidden": 8},
 }
 
-# GRAND's successors, with the settings of own-*.toml and what the searches of grand reproduce successors chose
+# GRAND's successors, with the settings of own-*.toml and of what grand reproduce successors chose
 SUCCESSORS: dict[str, dict[str, Any]] = {
     "adc": {**_NEAR, "equation": "adc"},
     "adc-laplacian": {**_SYMMETRIC, "equation": "adc", "terms": "", "time": 5.0, **_STRONG},

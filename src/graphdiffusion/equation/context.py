@@ -37,6 +37,15 @@ class Context:
     attention: Tensor | None = None
     key: Tensor | None = None
 
+    def counts(self) -> Tensor:
+        """What edges count as where no attention weighs them, ``(..., E)``: their weights, else 1; 0 where
+        they are left out.
+        """
+        weight, mask = self.graph.weight, self.mask
+        if weight is None:
+            return self.x.new_ones(self.graph.num_edges) if mask is None else mask.to(self.x.dtype)
+        return weight.to(self.x.dtype) if mask is None else weight.to(self.x.dtype) * mask
+
     def at(self, **changes: Any) -> Context:
         """The same with other values of some attributes."""
         return Context(**{**self.__dict__, **changes})

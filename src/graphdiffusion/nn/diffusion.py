@@ -21,7 +21,15 @@ from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, int
 from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from ..solvers.exponential import Exponential
-from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
+from .assembly import (
+    ALPHA,
+    check_options,
+    idle_options,
+    make_diffusivity,
+    make_solver,
+    make_terms,
+    rewiring_rule,
+)
 from .modules import reset_children, shallow
 
 SHORTEST = 1e-3  # a learnt T goes no lower: steps of an adaptive scheme need a positive T
@@ -98,7 +106,7 @@ class GraphDiffusion(MessagePassing):
         equation: Annotated[str | Equation, Named(EQUATIONS)] = "diffusion",
         diffusivity: Annotated[str | Diffusivity, Named(DIFFUSIVITIES)] = "scaled-dot",
         terms: Annotated[str | Sequence[Term], Named(TERMS, several=True)] = "source",
-        alpha: Annotated[float, Bounds(0, 1, above=True)] = 0.5,
+        alpha: Annotated[float, Bounds(0, 1, above=True)] = ALPHA,
         coefficients: Literal["scalar", "channel"] = "scalar",
         theta_terms: Annotated[int, Bounds(1)] = 1,
         keep: Annotated[float, Bounds(0, 1)] = 0.0,
@@ -125,7 +133,9 @@ class GraphDiffusion(MessagePassing):
             raise ArgumentError(f"a time that is learnt must start at {SHORTEST:g} or more, got {time}.")
         self.channels, self.variant, self.self_loops = channels, variant, self_loops
         wide = channels if coefficients == "channel" else None
+        self.idle: list[str] = []
         if not isinstance(equation, Equation):
+            self.idle = idle_options(equation, alpha, channel_rates)
             equation = create(
                 EQUATIONS[equation],
                 options,
@@ -241,13 +251,13 @@ class GraphDiffusion(MessagePassing):
         return held * (state + each) + (16 + products + math.ceil(steps / length)) * state
 
     def warnings(self) -> list[str]:
-        """Sentences about a step that is too long for the equation."""
+        """Sentences about options without effect, and a step that is too long for the equation."""
         size = getattr(self.solver, "step_size", None)
         if size is None:
-            return []
+            return self.idle
         rate = float(self.equation.rate().max())
         sentence = instability(self.solver, size, rate, self.equation.stable())
-        return [] if sentence is None else [sentence]
+        return self.idle if sentence is None else [*self.idle, sentence]
 
     def forward(
         self,
