@@ -32,6 +32,7 @@ from graphdiffusion.nn import GRAND, GraphDiffusion
 from graphdiffusion.options import create
 from graphdiffusion.solvers import DormandPrince, Exponential, integrate
 from graphdiffusion.training import Config
+from graphdiffusion.training.tasks import TASKS
 
 NAMES = [
     "fisher", "allen-cahn", "zeldovich", "blurring-sharpening", "labelled-source", "convection",
@@ -310,3 +311,16 @@ def test_velocities_count_in_memory() -> None:
     """Convection keeps numbers for every edge and channel, which the other terms do not."""
     sizes = {name: made(name, linear=True).memory(100, 1000, 3) for name in ("convection", "repulsion")}
     assert sizes["convection"] - sizes["repulsion"] == 16 * 1000 * 3
+
+
+def test_nodes_with_targets_of_zero_have_labels() -> None:
+    """Of several labels a node may have none of them, and a number may be 0: both are targets."""
+    mask = torch.tensor([[True, True, False]])
+    for task, y in (("multilabel", [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), ("regression", [[2.0]] * 3)):
+        own = TASKS[task](torch.tensor(y), ["a", "b"][: len(y[0])])
+        statistics = own.statistics(mask)
+        found = own.observed(mask, statistics)
+        torch.testing.assert_close(found[..., :-1], own.shown(mask, statistics).to(found))
+        assert (found != 0).any(-1).tolist() == mask.tolist()
+    classes = TASKS["classification"](torch.tensor([0, 1, 1]), ["a", "b"])
+    assert classes.observed(mask, {}).tolist() == [[[1, 0], [0, 1], [0, 0]]]

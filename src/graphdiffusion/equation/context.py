@@ -21,7 +21,8 @@ class Context:
         t: Time, ``(..., 1, 1)`` or a number; ``None`` where nothing depends on it.
         mask: Edge field of zeros and ones; edges with 0 are left out (equation 12).
         observed: One-hot labels that the member may use, ``(..., n, classes)``, zero rows where a node has
-            none; ``None`` where no labels were given.
+            none; of other tasks the targets, with a last column of 1 where a node has them. ``None`` where
+            no labels were given.
         attention: A as an edge field ``(..., E)``: where it is fixed, or where a term declares that it
             needs it.
         key: Source of random numbers, int64, one for each member; ``None`` where the model gives none. It
