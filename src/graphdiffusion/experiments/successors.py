@@ -29,7 +29,7 @@ from .successor_models import MODELS, start_of, tuned
 PARTS = ("sets", "labels", "edges", "attack", "adaptive")
 SURROGATE = "gcn"  # that the attack is made on
 
-# what one core can do in about two hours
+# what one core can do in some hours
 TRIALS = {
     "texas": 32, "cornell": 32, "wisconsin": 32, "chameleon": 16, "actor": 16, "squirrel": 16,
     "cora": 16, "citeseer": 16, "pubmed": 8,
