@@ -75,9 +75,11 @@ def scores(found: Loaded, names: list[str], rule: Size, cache: dict[Any, float])
     return {data: fmean(values) for data, values in each.items()}
 
 
-def greedy(found: Loaded, size: int, rule: Size, cache: dict[Any, float]) -> list[tuple[str, float]]:
+def greedy(
+    found: Loaded, pool: list[str], size: int, rule: Size, cache: dict[Any, float]
+) -> list[tuple[str, float]]:
     """A portfolio that grows by the candidate which helps most, every data set counting the same."""
-    rest, chosen = list(next(iter(found.values()))["names"]), []
+    rest, chosen = list(pool), []
     grown: list[tuple[str, float]] = []
     while rest and len(chosen) < size:
         value = {n: fmean(scores(found, [*chosen, n], rule, cache).values()) for n in rest}
@@ -88,22 +90,24 @@ def greedy(found: Loaded, size: int, rule: Size, cache: dict[Any, float]) -> lis
     return grown
 
 
-def choose(folder: Path, size: int, rule: Size) -> dict[str, Any]:
+def choose(folder: Path, size: int, rule: Size, without: list[str]) -> dict[str, Any]:
     found = {(own["data"], own["rate"]): own for own in map(read, sorted(folder.glob("*.npz")))}
     cache: dict[Any, float] = {}
-    names = next(iter(found.values()))["names"]
+    names = [name for name in next(iter(found.values()))["names"] if name not in without]
     alone = {name: scores(found, [name], rule, cache) for name in names}
     best = {data: max(own[data] for own in alone.values()) for data in next(iter(alone.values()))}
-    chosen = greedy(found, size, rule, cache)
+    chosen = greedy(found, names, size, rule, cache)
     stranger = {}
     for data in best:
         rest = {cell: own for cell, own in found.items() if cell[0] != data}
-        own = [name for name, _ in greedy(rest, size, rule, cache)]
+        own = [name for name, _ in greedy(rest, names, size, rule, cache)]
         mine = {cell: found[cell] for cell in found if cell[0] == data}
         stranger[data] = {"portfolio": own, "accuracy": scores(mine, own, rule, cache)[data]}
     whole = scores(found, [name for name, _ in chosen], rule, cache)
     return {
         "cells": [f"{data} {rate}" for data, rate in found],
+        "draws": {f"{data} {rate}": len(own["known"]) for (data, rate), own in found.items()},
+        "without": without,
         "portfolio": [{"name": name, "accuracy": value} for name, value in chosen],
         "alone": {name: fmean(own.values()) for name, own in alone.items()},
         "best_single": best,
@@ -161,10 +165,11 @@ def main() -> None:
     choosing.add_argument("folder", type=Path)
     choosing.add_argument("--out", type=Path, required=True)
     choosing.add_argument("--size", type=int, default=8)
+    choosing.add_argument("--without", nargs="*", default=[], help="candidates that are left out")
     commands.add_parser("show").add_argument("file", type=Path)
     chosen = parser.parse_args()
     if chosen.command == "choose":
-        found = choose(chosen.folder, chosen.size, SIZES[0])
+        found = choose(chosen.folder, chosen.size, SIZES[0], chosen.without)
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
         print(json.dumps(found, indent=1))
     elif chosen.command == "show":

@@ -13,6 +13,10 @@ _SYMMETRIC = {**_LAPLACIAN, "over": "symmetric", "time": 10.0}
 _TWICE = {**_ROWS, "time": 2.0, "readout": 2, "self_loops": 0.0}
 _ATTENTION = {**_GRAND, "diffusivity": "scaled-dot", "heads": 2, "attention_dim": 16}
 _MLP = {"model": "mlp", "hidden": 64, "dropout": 0.5, **_ADAM}
+_APART = {**_ROWS, "mlp": True, "time": 2.0, "readout": 1}  # where neighbours differ
+_NEAR = {**_ATTENTION, "over": "rows", "time": 4.0, **_STRONG}  # where they are alike, as own-*.toml
+_STEPS = {"solver": "rk4", "step_size": 1.0}
+_OSCILLATORS = {"equation": "graphcon", "solver": "symplectic-euler", "step_size": 0.5}
 
 # of 54 configurations those that stood out at 5 labels a class, and of each kind at least one
 POOL: dict[str, dict[str, Any]] = {
@@ -34,6 +38,26 @@ POOL: dict[str, dict[str, Any]] = {
     "gcn": {**_MLP, "model": "gcn"},
     "gat": {**_MLP, "model": "gat", "hidden": 8},
 }
+
+# GRAND's successors, with the settings of own-*.toml and of what grand reproduce successors chose
+SUCCESSORS: dict[str, dict[str, Any]] = {
+    "adc": {**_NEAR, "equation": "adc"},
+    "adc-laplacian": {**_SYMMETRIC, "equation": "adc", "terms": "", "time": 5.0, **_STRONG},
+    "graphcon": {**_NEAR, **_OSCILLATORS},
+    "graphcon-apart": {**_APART, **_OSCILLATORS},
+    "sharpening": {**_NEAR, "terms": "source,blurring-sharpening"},
+    "sharpening-apart": {**_APART, "terms": "source,blurring-sharpening", "reaction": 0.3},
+    "labelled": {**_NEAR, "terms": "source,labelled-source"},
+    "allen-cahn": {**_NEAR, "terms": "source,allen-cahn", **_STEPS},
+    "allen-cahn-apart": {**_APART, "terms": "source,allen-cahn", "reaction": 0.3, **_STEPS},
+    "fractional": {**_NEAR, "solver": "fractional", "step_size": 0.5, "derivative": 0.85},
+    "fractional-apart": {**_APART, "solver": "fractional", "step_size": 0.5, "derivative": 0.85},
+    "acmp": {**_NEAR, "equation": "acmp", "batch_norm": True, **_STEPS},
+    "acmp-apart": {**_APART, "equation": "acmp", "time": 1.0, "batch_norm": True, **_STEPS},
+    "blend": {**_NEAR, "equation": "blend", "augment": 16, "positions": 16},
+    "blend-apart": {**_APART, "equation": "blend", "augment": 16, "positions": 16},
+}
+POOL |= SUCCESSORS
 
 _USUAL = {**_ADAM, "epochs": 200}
 RIVALS: dict[str, dict[str, Any]] = {

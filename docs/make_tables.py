@@ -244,6 +244,33 @@ def precision() -> str:
     return "\n".join(lines)
 
 
+def equations() -> str:
+    """A row for each equation: evaluations of an integral, cost beside GRAND-nl and beside plain torch."""
+    rows = json.loads((DOCS / "results" / "equations.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["preset", "evaluations or products", "time, GRAND-nl is 1", "faster than plain torch"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        times = f"{row['times_nonlinear']:.1f} | {row['times_plain']:.1f}"
+        lines.append(f"| `{row['name']}` | {row['evaluations']} | {times} |")
+    return "\n".join(lines)
+
+
+def equations_errors() -> str:
+    """A row for each scheme, a column for each equation."""
+    found = json.loads((DOCS / "results" / "equations_errors.json").read_text(encoding="utf-8"))["rows"]
+    lines = [
+        "| scheme | " + " | ".join(f"`{name}`" for name in found) + " |",
+        "|---" * (len(found) + 1) + "|",
+    ]
+    for rows in zip(*found.values(), strict=True):
+        cells = (
+            f"{'infinite' if own['error'] is None else format(own['error'], '.0e')} ({own['evaluations']})"
+            for own in rows
+        )
+        lines.append(f"| {rows[0]['scheme']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def own_classes() -> dict[str, dict[str, type]]:
     """The registered classes of the library by kind and name; those of installed packages are left out."""
     return {
@@ -307,6 +334,7 @@ def main() -> None:
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "depth": depth(), "options": training_options()}
     made |= {"batches": batches(), "memory": memory(), "precision": precision()}
+    made |= {"equations": equations(), "equations errors": equations_errors()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
     for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):

@@ -31,6 +31,8 @@ from graphdiffusion.graph import Graph
 from graphdiffusion.nn import GRAND, GraphDiffusion
 from graphdiffusion.options import create
 from graphdiffusion.solvers import DormandPrince, Exponential, integrate
+from graphdiffusion.training import Config
+from graphdiffusion.training.tasks import TASKS
 
 NAMES = [
     "fisher", "allen-cahn", "zeldovich", "blurring-sharpening", "labelled-source", "convection",
@@ -75,12 +77,12 @@ def dense(name: str, model: Diffusion, graph: Any, x: Tensor, x0: Tensor, seen: 
         for i in marked:
             found[i] = x0[i] - x0[marked].mean(0)
         return term.beta() * found
-    edges = list(zip(graph.row.tolist(), graph.col.tolist(), strict=True))
+    weight = [1.0] * graph.num_edges if graph.weight is None else graph.weight.tolist()
+    edges = list(zip(graph.row.tolist(), graph.col.tolist(), weight, strict=True))
     found = torch.zeros_like(x)
-    for i, j in edges:
-        share = 1.0
+    for i, j, share in edges:
         if "mean" in (getattr(term, "flux", ""), getattr(term, "repel", "")):
-            share = 1 / sum(k == i for k, _ in edges)
+            share = share / sum(w for k, _, w in edges if k == i)
         if name == "convection":
             found[i] = found[i] + share * torch.tanh(term.weight @ (x[j] - x[i])) * x[j]
         else:
@@ -249,3 +251,76 @@ def test_a_reaction_has_no_closed_form() -> None:
     assert math.isclose(float(layer.equation.terms[1].beta()), 0.2, rel_tol=1e-6)  # type: ignore[index,union-attr,operator]
     wide = GraphDiffusion(3, terms="fisher", coefficients="channel")
     assert wide.equation.terms[0].beta().shape == (1, 3)  # type: ignore[index,union-attr,operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("convection", {}),
+        ("convection", {"flux": "sum"}),
+        ("repulsion", {}),
+        ("repulsion", {"repel": "sum"}),
+    ],
+)
+def test_edges_count_with_their_weights(name: str, options: dict[str, str]) -> None:
+    """Against a loop over the edges; an edge of weight 0 is none, and weights have a gradient."""
+    n, edges = 5, torch.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]])
+    weight = torch.tensor([2.0, 0.5, 1.0, 0.25, 0.0, 0.0], dtype=D)  # node 3 has none, node 4 no edge
+    model = made(name, **options)
+    term: Any = model.terms[0]
+    x = normal(n, 3, seed=1)
+
+    def change(edges: Tensor, weight: Tensor | None) -> Tensor:
+        graph = Graph.from_edge_index(edges, n, weight, self_loops=0.0)
+        scale, direction = term(model.bind(graph, x).context)
+        return scale * direction
+
+    found, total = torch.zeros_like(x), torch.zeros(n, dtype=D)
+    for (j, i), w in zip(edges.T.tolist(), weight.tolist(), strict=True):
+        moved = torch.tanh((x[j] - x[i]) @ term.weight.mT) * x[j] if name == "convection" else x[i] - x[j]
+        found[i] += w * moved
+        total[i] += w
+    if not options:
+        found /= total.where(total > 0, torch.ones(())).unsqueeze(-1)
+    torch.testing.assert_close(change(edges, weight), term.beta() * found)
+    torch.testing.assert_close(change(edges, weight), change(edges[:, :4], weight[:4]))
+    torch.testing.assert_close(change(edges, torch.ones(6, dtype=D)), change(edges, None))
+    assert gradcheck(lambda w: change(edges, w), (weight.clone().add_(0.1).requires_grad_(),))
+
+
+def test_options_without_effect_are_named() -> None:
+    for equation, options, wanted in (
+        ("adc", {"channel_rates": True}, ["channel_rates has no effect in the equation adc."]),
+        ("graphcon", {"alpha": 0.3}, ["alpha has no effect in the equation graphcon."]),
+        ("acmp", {"alpha": 0.3, "channel_rates": True}, []),
+    ):
+        assert GraphDiffusion(4, 1.0, equation=equation, **options).warnings() == wanted
+
+
+def test_titles_name_the_equation() -> None:
+    for options, wanted in (
+        ({}, "GRAND-l"),
+        ({"equation": "graphcon", "terms": "source,convection"}, "GRAND-l with graphcon, convection"),
+        ({"variant": "nonlinear", "terms": "fisher"}, "GRAND-nl with fisher"),
+        ({"solver": "fractional"}, "GRAND-l with fractional"),
+    ):
+        assert Config(**options).title == wanted
+
+
+def test_velocities_count_in_memory() -> None:
+    """Convection keeps numbers for every edge and channel, which the other terms do not."""
+    sizes = {name: made(name, linear=True).memory(100, 1000, 3) for name in ("convection", "repulsion")}
+    assert sizes["convection"] - sizes["repulsion"] == 16 * 1000 * 3
+
+
+def test_nodes_with_targets_of_zero_have_labels() -> None:
+    """Of several labels a node may have none of them, and a number may be 0: both are targets."""
+    mask = torch.tensor([[True, True, False]])
+    for task, y in (("multilabel", [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), ("regression", [[2.0]] * 3)):
+        own = TASKS[task](torch.tensor(y), ["a", "b"][: len(y[0])])
+        statistics = own.statistics(mask)
+        found = own.observed(mask, statistics)
+        torch.testing.assert_close(found[..., :-1], own.shown(mask, statistics).to(found))
+        assert (found != 0).any(-1).tolist() == mask.tolist()
+    classes = TASKS["classification"](torch.tensor([0, 1, 1]), ["a", "b"])
+    assert classes.observed(mask, {}).tolist() == [[[1, 0], [0, 1], [0, 0]]]

@@ -59,6 +59,36 @@ def test_command_and_resuming(toy, capsys, monkeypatch):
     assert "only must be among cora-embedded; got texas" in capsys.readouterr().err
 
 
+def test_points_stay_when_data_sets_are_added(toy, monkeypatch, capsys):
+    """Lists may grow, and trials of new data sets; another number of trials or of epochs is refused."""
+    command = [
+        "reproduce",
+        "successors",
+        "--small",
+        "--device",
+        "cpu",
+        "--out",
+        str(toy),
+        "--part",
+        "edges",
+    ]
+    assert main(command) == 0
+    path = toy / "successors-small" / "results.json"
+    points = read_results(path)["points"]
+    grown = replace(
+        successors.SMALL, models=(*successors.SMALL.models, "mlp"), trials={"other": 3}, per_class=(2, 3)
+    )
+    monkeypatch.setattr(successors, "SMALL", grown)
+    assert main(command) == 0
+    found = read_results(path)
+    assert found["points"][: len(points)] == points and found["points"][-1]["model"] == "mlp"
+    assert found["settings"]["models"][-1] == "mlp" and found["settings"]["trials"] == {"other": 3}
+    for changes in ({"epochs": 3}, {"trials": {"other": 4}}):
+        monkeypatch.setattr(successors, "SMALL", replace(grown, **changes))
+        assert main(command) == 2
+        assert "was made with other settings" in capsys.readouterr().err
+
+
 def test_searches_have_the_trials_of_their_data_set(toy, monkeypatch):
     """One search for each model and data set, whatever the part; --trials is for all data sets."""
     plans = []
@@ -104,7 +134,7 @@ def test_all_equations_have_one_space():
     for group in (RIVALS, [name for name in MODELS if name not in (*RIVALS, "linear-long")]):
         spaces = [{k: v for k, v in space_of(name).items() if k not in MODELS[name][3]} for name in group]
         assert all(space == spaces[0] for space in spaces)
-    assert Plan(trials=8).trials == 8 and not set(successors.FULL.left_out) - set(successors.FULL.sets)
+    assert Plan(trials=8).trials == 8 and not set(successors.FULL.left_out) - set(successors.FULL.trials)
     assert {*successors.FULL.sets, *successors.FULL.citations} == set(successors.FULL.trials)
 
 

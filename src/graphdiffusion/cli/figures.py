@@ -220,8 +220,8 @@ def successors(
 ) -> None:
     """The equations of GRAND's successors beside GRAND, GCN, GAT and MLP, each with one search budget.
 
-    Six heterophilous sets, few labels on two citation graphs, and Cora with random edges and under attack:
-    about two hours on one core. With --small the Cora that comes with the library, seven models, no
+    Six heterophilous sets, few labels on three citation graphs, and Cora with random edges and under
+    attack: some hours on one core. With --small the Cora that comes with the library, seven models, no
     search. Points that are measured are not repeated.
     """
     from ..experiments.successors import PARTS

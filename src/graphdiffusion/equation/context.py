@@ -21,7 +21,8 @@ class Context:
         t: Time, ``(..., 1, 1)`` or a number; ``None`` where nothing depends on it.
         mask: Edge field of zeros and ones; edges with 0 are left out (equation 12).
         observed: One-hot labels that the member may use, ``(..., n, classes)``, zero rows where a node has
-            none; ``None`` where no labels were given.
+            none; of other tasks the targets, with a last column of 1 where a node has them. ``None`` where
+            no labels were given.
         attention: A as an edge field ``(..., E)``: where it is fixed, or where a term declares that it
             needs it.
         key: Source of random numbers, int64, one for each member; ``None`` where the model gives none. It
@@ -36,6 +37,15 @@ class Context:
     observed: Tensor | None = None
     attention: Tensor | None = None
     key: Tensor | None = None
+
+    def counts(self) -> Tensor:
+        """What edges count as where no attention weighs them, ``(..., E)``: their weights, else 1; 0 where
+        they are left out.
+        """
+        weight, mask = self.graph.weight, self.mask
+        if weight is None:
+            return self.x.new_ones(self.graph.num_edges) if mask is None else mask.to(self.x.dtype)
+        return weight.to(self.x.dtype) if mask is None else weight.to(self.x.dtype) * mask
 
     def at(self, **changes: Any) -> Context:
         """The same with other values of some attributes."""

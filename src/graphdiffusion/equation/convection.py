@@ -25,7 +25,8 @@ class Convection(Term):
     by the number of edges of row i: the largest absolute feature then grows at most like
     :math:`e^{\beta t}` beside a row-stochastic diffusion. With sum, as in the paper, it grows at most like
     :math:`e^{\beta t d}`, with the largest number d of edges of a node, and explicit steps must be as much
-    smaller. The term is not affine in x. Velocities lie in memory for every edge and channel.
+    smaller. An edge of weight 2 counts as two. The term is not affine in x. Velocities lie in memory for
+    every edge and channel.
 
     Args:
         channels: Width of the node features.
@@ -55,16 +56,18 @@ class Convection(Term):
         nn.init.zeros_(self.weight)
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
-        graph, x = context.graph, context.x
-        mapped = (x @ self.weight.mT).mT
-        # (..., d, E): of every channel an edge field
+        graph, each = context.graph, context.counts()
+        x = context.x.mT.contiguous()  # of every channel a row: of its values on edges, an edge field
+        mapped = self.weight @ x
         velocity = torch.tanh(spread(graph, mapped, "columns") - spread(graph, mapped, "rows"))
-        carried = velocity * spread(graph, x.mT, "columns")
-        mask = context.mask
-        if mask is not None:
-            carried = carried * mask.unsqueeze(-2)
-        total = group_sum(graph, carried, "rows").mT
+        carried = velocity * spread(graph, x, "columns")
+        if graph.weight is not None or context.mask is not None:
+            carried = carried * each.unsqueeze(-2)
+        total = group_sum(graph, carried, "rows")
         if self.flux == "mean":
-            each = x.new_ones(graph.num_edges) if mask is None else mask.to(x.dtype)
-            total = total / group_sum(graph, each, "rows").clamp_min(1).unsqueeze(-1)
-        return self.beta(context.t), total
+            count = group_sum(graph, each, "rows").unsqueeze(-2)
+            total = total / torch.where(count > 0, count, 1)
+        return self.beta(context.t), total.mT
+
+    def memory(self, nodes: int, edges: int, channels: int) -> int:
+        return super().memory(nodes, edges, channels) + 16 * edges * channels

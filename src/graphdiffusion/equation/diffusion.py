@@ -163,11 +163,10 @@ class Diffusion(Equation):
         return self.diffusivity.contracts
 
     def memory(self, nodes: int, edges: int, channels: int) -> int:
+        terms = sum(cast(Term, term).memory(nodes, edges, channels) for term in self.terms)
         if self.linear and not self.diffusivity.varies:  # one product
-            return 4 * len(self.terms) * nodes * channels
-        return (
-            self.diffusivity.memory(nodes, edges, channels) + 4 * (len(self.terms) + 1) * nodes * channels
-        )
+            return terms
+        return self.diffusivity.memory(nodes, edges, channels) + terms + 4 * nodes * channels
 
     def stacked(self) -> bool:
         return self.alpha.raw.dim() > 3

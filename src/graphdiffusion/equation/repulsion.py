@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+import torch
 from torch import Tensor
 
 from ..diffusivity import Diffusivity
@@ -26,7 +27,8 @@ class Repulsion(Term):
     Beside diffusion the weight of an edge is :math:`\alpha a_{ij} - \beta w_{ij}`: neighbours attract where
     attention is high and repel where it is low. Alone it grows, at most like :math:`e^{2\beta t}` where
     :math:`w_{ij}` is one over the number of edges of row i (``repel`` mean), so that it needs a well that
-    holds it, as :class:`ACMP` has one, or a short time. It is linear, but no power of A.
+    holds it, as :class:`ACMP` has one, or a short time. An edge of weight 2 counts as two. The term is
+    linear, but no power of A.
 
     Args:
         wide: Number of coefficients, one for each channel; ``None``: one for all (``coefficients``).
@@ -50,11 +52,10 @@ class Repulsion(Term):
         self.repel = repel
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
-        graph, x = context.graph, context.x
-        each = x.new_ones(graph.num_edges) if context.mask is None else context.mask.to(x.dtype)
+        graph, x, each = context.graph, context.x, context.counts()
         count = group_sum(graph, each, "rows")
         if self.repel == "mean":
-            each = each / spread(graph, count.clamp_min(1), "rows")
+            each = each / spread(graph, torch.where(count > 0, count, 1), "rows")
             count = group_sum(graph, each, "rows")
         return self.beta(context.t), count.unsqueeze(-1) * x - propagate(graph, each, x)
 

@@ -81,6 +81,10 @@ class Term(nn.Module):
         none = type(self).affine is Term.affine
         return torch.full((1, 1), 0.0 if none else math.inf, dtype=torch.float64)
 
+    def memory(self, nodes: int, edges: int, channels: int) -> int:
+        """Estimate of what one evaluation keeps for the backward pass, in bytes."""
+        return 4 * nodes * channels
+
     def affine(self, context: Context) -> Affine | None:
         """The term with constant coefficients, if it is affine in x: then a closed form may exist."""
         return None

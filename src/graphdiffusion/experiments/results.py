@@ -33,15 +33,19 @@ class Results:
         content: What it holds: ``settings``, ``points`` and what :meth:`conclude` added.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], note: Note) -> None:
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], note: Note, lists: Sequence[str] = ()
+    ) -> None:
         self.path, self.note = path, note
         self.content: dict[str, Any] = {"settings": _stored(settings), "points": []}
         if path.exists():
+            own = self.content["settings"]
             self.content = read_results(path)
-            if self.content["settings"] != _stored(settings):
+            if not _same(self.content["settings"], own, lists):
                 raise ConfigError(
                     f"{path} was made with other settings: delete it, or name another folder with --out."
                 )
+            self.content["settings"] = own
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -99,14 +103,20 @@ class Results:
 
 
 @contextmanager
-def open_results(folder: Path, settings: Mapping[str, Any], note: Note) -> Iterator[Results]:
+def open_results(
+    folder: Path, settings: Mapping[str, Any], note: Note, lists: Sequence[str] = ()
+) -> Iterator[Results]:
     """The results in a folder, which no other process writes to meanwhile.
 
     Points that are there are kept if they were measured with the same settings; otherwise the folder is
     refused. What does not change the figures, as the device, is no setting.
+
+    Args:
+        lists: Settings that only list which points are measured. They may change, and a mapping may gain
+            entries of new data sets: what is measured stays as it is.
     """
     with writing(folder):
-        yield Results(folder / FILE, settings, note)
+        yield Results(folder / FILE, settings, note, lists)
 
 
 def write_content(path: Path, content: Mapping[str, Any]) -> None:
@@ -122,6 +132,19 @@ def read_results(path: Path) -> dict[str, Any]:
 def _stored(content: Mapping[str, Any]) -> dict[str, Any]:
     """As it will be read from the file."""
     return json.loads(dumps(content))
+
+
+def _same(old: Mapping[str, Any], new: Mapping[str, Any], lists: Sequence[str]) -> bool:
+    """Whether points of the old settings would be measured likewise with the new ones."""
+    if set(old) != set(new):
+        return False
+    for name in set(old) - set(lists):
+        a, b = old[name], new[name]
+        if isinstance(a, dict) and isinstance(b, dict) and lists:
+            a, b = ({key: own[key] for key in a.keys() & b.keys()} for own in (a, b))
+        if a != b:
+            return False
+    return True
 
 
 def _progress(seconds: float, share: float) -> str:

@@ -29,12 +29,22 @@ from .trained import trained
 PARTS = ("sets", "labels", "edges", "attack", "adaptive")
 SURROGATE = "gcn"  # that the attack is made on
 
-# what one core can do in about two hours
+# what one core can do in some hours
 TRIALS = {
     "texas": 32, "cornell": 32, "wisconsin": 32, "chameleon": 16, "actor": 16, "squirrel": 16,
-    "cora": 16, "citeseer": 16,
+    "cora": 16, "citeseer": 16, "pubmed": 8,
 }  # fmt: skip
-TOO_SLOW = dict.fromkeys(("chameleon", "actor", "squirrel"), ("convection",))
+ON_PUBMED = (
+    "mlp", "gcn", "gat", "linear", "linear-long", "labelled-source", "graphcon", "adc",
+)  # fmt: skip
+TOO_SLOW = {
+    **dict.fromkeys(("chameleon", "actor", "squirrel"), ("convection",)),
+    "pubmed": tuple(model for model in MODELS if model not in ON_PUBMED),
+}
+# settings that only say which points are measured
+LISTS = (
+    "sets", "citations", "disturbed", "per_class", "shares", "attacks", "adaptive", "models", "left_out",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Settings:
     """
 
     sets: tuple[str, ...] = ("texas", "cornell", "wisconsin", "chameleon", "actor", "squirrel")
-    citations: tuple[str, ...] = ("cora", "citeseer")
+    citations: tuple[str, ...] = ("cora", "citeseer", "pubmed")
     disturbed: tuple[str, ...] = ("cora",)
     per_class: tuple[int, ...] = (1, 2, 5, 10, 20)
     shares: tuple[float, ...] = (0.0, 0.5, 1.0)
@@ -116,7 +126,7 @@ def reproduce(
     if trials:
         settings = replace(settings, trials=dict.fromkeys(sorted(known), trials), left_out={})
     folder = out / ("successors-small" if small else "successors")
-    with open_results(folder, asdict(settings), note) as results:
+    with open_results(folder, asdict(settings), note, LISTS) as results:
         work = Work(settings, folder, root, device, note)
         wanted = [
             p for p in points_of(settings) if part in ("", p["part"]) and (not only or p["data"] in only)

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from ..diffusivity import DIFFUSIVITIES, Diffusivity, TimeVarying
-from ..equation import TERMS, Coefficient, Context, Equation, Term
+from ..equation import EQUATIONS, TERMS, Coefficient, Context, Equation, Term
 from ..errors import ArgumentError
 from ..graph import Graph
-from ..options import components, create, options_of, refuse_unknown, split_names
+from ..options import arguments_of, components, create, options_of, refuse_unknown, split_names
 from ..solvers import SOLVERS, Solver
 from ..solvers.exponential import Exponential, is_rounded
+
+ALPHA = 0.5  # the scale of diffusion that a training starts from
 
 # Arguments of the layer from which an equation is built.
 OF_EQUATION = (
@@ -44,6 +46,17 @@ def check_options(cls: type, given: dict[str, Any], options: dict[str, Any]) -> 
     tops = [top for registry, value in parts for top in registry.classes(value)]
     known = {name for top in tops for part in components(top, named) for name in options_of(part)}
     refuse_unknown(options, known | set(own), f"{cls.__name__} with these classes")
+
+
+def idle_options(equation: str, alpha: float, channel_rates: bool) -> list[str]:
+    """Sentences about options that are set, and that an equation does not have."""
+    taken = arguments_of(EQUATIONS[equation])
+    given = {"alpha": ("alpha", alpha != ALPHA), "rates": ("channel_rates", channel_rates)}
+    return [
+        f"{name} has no effect in the equation {equation}."
+        for argument, (name, is_set) in given.items()
+        if is_set and argument not in taken
+    ]
 
 
 def make_diffusivity(

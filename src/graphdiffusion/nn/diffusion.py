@@ -22,7 +22,15 @@ from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
 from ..solvers.exponential import Exponential
 from ..solvers.series import refuse_channels
-from .assembly import check_options, make_diffusivity, make_solver, make_terms, rewiring_rule
+from .assembly import (
+    ALPHA,
+    check_options,
+    idle_options,
+    make_diffusivity,
+    make_solver,
+    make_terms,
+    rewiring_rule,
+)
 from .modules import reset_children, shallow
 
 SHORTEST = 1e-3  # a learnt T goes no lower: steps of an adaptive scheme need a positive T
@@ -99,7 +107,7 @@ class GraphDiffusion(MessagePassing):
         equation: Annotated[str | Equation, Named(EQUATIONS)] = "diffusion",
         diffusivity: Annotated[str | Diffusivity, Named(DIFFUSIVITIES)] = "scaled-dot",
         terms: Annotated[str | Sequence[Term], Named(TERMS, several=True)] = "source",
-        alpha: Annotated[float, Bounds(0, 1, above=True)] = 0.5,
+        alpha: Annotated[float, Bounds(0, 1, above=True)] = ALPHA,
         coefficients: Literal["scalar", "channel"] = "scalar",
         theta_terms: Annotated[int, Bounds(1)] = 1,
         keep: Annotated[float, Bounds(0, 1)] = 0.0,
@@ -126,7 +134,9 @@ class GraphDiffusion(MessagePassing):
             raise ArgumentError(f"a time that is learnt must start at {SHORTEST:g} or more, got {time}.")
         self.channels, self.variant, self.self_loops = channels, variant, self_loops
         wide = channels if coefficients == "channel" else None
+        self.idle: list[str] = []
         if not isinstance(equation, Equation):
+            self.idle = idle_options(equation, alpha, channel_rates)
             equation = create(
                 EQUATIONS[equation],
                 options,
@@ -247,13 +257,13 @@ class GraphDiffusion(MessagePassing):
         return held * (kept + each) + products * power + ends * kept + 16 * state
 
     def warnings(self) -> list[str]:
-        """Sentences about a step that is too long for the equation."""
+        """Sentences about options without effect, and a step that is too long for the equation."""
         size = getattr(self.solver, "step_size", None)
         if size is None:
-            return []
+            return self.idle
         rate = float(self.equation.rate().max())
         sentence = instability(self.solver, size, rate, self.equation.stable())
-        return [] if sentence is None else [sentence]
+        return self.idle if sentence is None else [*self.idle, sentence]
 
     def forward(
         self,

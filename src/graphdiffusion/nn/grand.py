@@ -14,7 +14,7 @@ from ..equation.penalty import Quadrature, path_penalty
 from ..errors import ArgumentError
 from ..graph import SELF_LOOPS, Graph
 from ..ops.noise import derive
-from ..options import Bounds, check_arguments
+from ..options import Bounds, check_arguments, split_names
 from .base import MODELS, Output, checked, drawn_key
 from .continuous import Continuous
 from .diffusion import GraphDiffusion
@@ -195,7 +195,14 @@ class GRAND(Continuous):
 
     @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
-        return TITLES[cls.row(options)]
+        """The variant, and what is not GRAND's own: another equation, further terms, fractional time."""
+        equation, solver = options.get("equation", "diffusion"), options.get("solver")
+        more = [name for name in split_names(options.get("terms", "")) if name != "source"]
+        if equation != "diffusion":
+            more.insert(0, equation)
+        if solver == "fractional":
+            more.append(solver)
+        return TITLES[cls.row(options)] + (f" with {', '.join(more)}" if more else "")
 
 
 def _times(fractions: Sequence[float], time: Tensor) -> Tensor:

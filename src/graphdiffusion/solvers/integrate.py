@@ -40,7 +40,8 @@ def integrate(
             function of t and x.
         x0: Initial state ``(..., n, d)``.
         time: T ≥ 0: a number, or a tensor with one entry for each member; its gradient is computed (at
-            T = 0 by all but the adaptive schemes, which take no step there).
+            T = 0 by all but the adaptive schemes, which take no step there, and the fractional one, whose
+            solution has no slope there).
         solver: The scheme; by default :class:`Exponential` where the equation has its closed form, else
             :class:`DormandPrince`.
         at: Times at which the state is wanted besides, in [0, T] and in order: ``(m,)``, or

@@ -216,11 +216,12 @@ class Population:
 
     def _label_inputs(self, shown: Tensor, task: Task | None = None) -> dict[str, Tensor]:
         """The labels of some nodes, in the forms that the model uses."""
-        wanted = {"labels": self.config.label_rate > 0, "observed": self.stack.model.needs_observed}
-        if not any(wanted.values()):
-            return {}
-        targets = (task or self.problem.task).shown(shown, self.statistics).to(self.train_weight.dtype)
-        return {name: targets for name, used in wanted.items() if used}
+        task, dtype, found = task or self.problem.task, self.train_weight.dtype, {}
+        if self.config.label_rate > 0:
+            found["labels"] = task.shown(shown, self.statistics).to(dtype)
+        if self.stack.model.needs_observed:
+            found["observed"] = task.observed(shown, self.statistics).to(dtype)
+        return found
 
     @property
     def fractions(self) -> list[float] | None:

@@ -221,14 +221,15 @@ class Run:
 
     def _labels(self, result: Result, model: Model, nodes: int | None) -> dict[str, Tensor]:
         """The labels that a model uses, in the forms it uses; none of another graph, of ``nodes`` nodes."""
-        if nodes is None:
-            train = self.split(result.number).train
-            each = {name: value[None] for name, value in self._statistics(result).items()}
-            shown = self.problem.task.shown(train[None].to(self._device), each)[0].float()
-        else:
-            shown = torch.zeros(nodes, len(self.names), device=self._device)
-        found = {"labels": shown} if self.config.label_rate > 0 and nodes is None else {}
-        return found | ({"observed": shown} if model.needs_observed else {})
+        if nodes is not None:
+            width = len(self.names) + (self.task is not Classification)
+            none = torch.zeros(nodes, width, device=self._device)
+            return {"observed": none} if model.needs_observed else {}
+        task, train = self.problem.task, self.split(result.number).train[None].to(self._device)
+        each = {name: value[None] for name, value in self._statistics(result).items()}
+        wanted = {"labels": (task.shown, self.config.label_rate > 0)}
+        wanted["observed"] = (task.observed, model.needs_observed)
+        return {name: make(train, each)[0].float() for name, (make, used) in wanted.items() if used}
 
     def _state(self, result: Result) -> dict[str, Tensor]:
         place = self.results.index(result)

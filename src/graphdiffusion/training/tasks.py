@@ -91,6 +91,13 @@ class Task:
         """Targets of masked nodes ``(..., n)`` as features ``(..., n, outputs)``, zero for the others."""
         raise NotImplementedError
 
+    def observed(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        """The same as terms of an equation see them, with a last column that is 1 at the masked nodes: a
+        target may be 0.
+        """
+        shown = self.shown(mask, statistics)
+        return torch.cat([shown, mask.unsqueeze(-1).to(shown)], -1)
+
     def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
         """Probabilities, or numbers in the units of the targets."""
         raise NotImplementedError
@@ -124,6 +131,9 @@ class Classification(Task):
 
     def shown(self, mask: Tensor, statistics: Statistics) -> Tensor:
         return one_hot(self.y.clamp_min(0), self.outputs) * mask.unsqueeze(-1)
+
+    def observed(self, mask: Tensor, statistics: Statistics) -> Tensor:
+        return self.shown(mask, statistics)  # a one-hot row is never 0
 
     def answers(self, output: Tensor, statistics: Statistics, temperature: float = 1.0) -> Tensor:
         return (output / temperature).softmax(-1)
