@@ -60,7 +60,7 @@ def folder_of_parts(folder):
 
 
 OPTIONS = ["--preset", "none", "--splits", "1", "--hidden", "4", "--heads", "1", "--attention-dim", "4"]
-OPTIONS += ["--time", "3", "--epochs", "120", "--device", "cpu"]
+OPTIONS += ["--time", "3", "--epochs", "80", "--device", "cpu"]
 
 
 def grand(*arguments):

@@ -142,7 +142,7 @@ def test_checkpoints_give_the_same_numbers():
 
 
 def test_after_a_long_diffusion():
-    """Neighbours are nearly equal at the end; the gradient of the attention comes from their differences."""
+    """Neighbours are nearly equal at the end; the attention learns from their differences."""
     graph = whole_graph(directed=False, n=300, edges=3000)
     generator = torch.Generator().manual_seed(1)
     x, weight = (torch.randn(300, 8, generator=generator) + 1 for _ in range(2))
