@@ -129,8 +129,8 @@ def _received(sender: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
-def told(value: Any) -> Any:
-    """What the first process has, in all processes; any object."""
+def from_first(value: Any) -> Any:
+    """The value of the first process, any object, in all processes."""
     if _active is None or _active.parts == 1:
         return value
     box = [value]

@@ -105,8 +105,8 @@ def launch_here(order: Order, parts: int) -> None:
     """Train in ``parts`` processes on this machine, each with a GPU of its own or all on the CPU.
 
     Raises:
-        WorkerError: a process was lost more than ``RESTARTS`` times, or failed by itself, or this one was
-            told to end.
+        WorkerError: a process was lost more than ``RESTARTS`` times, or failed by itself, or a
+            signal ended this one.
         KeyboardInterrupt: it was interrupted.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -209,11 +209,11 @@ def launch_ray(order: Order, parts: int) -> None:
     raise_failure(order, parts, " --engine ray")
 
 
-def _ray_work(told: dict[str, Any]) -> None:
+def _ray_work(given: dict[str, Any]) -> None:
     """The same work in a worker of Ray, which has joined the others already."""
     import ray.train
 
-    order: Order = told["order"]
+    order: Order = given["order"]
     place = ray.train.get_context()
     os.environ |= {
         "LOCAL_RANK": str(place.get_local_rank()),

@@ -100,9 +100,11 @@ def read_problem(folder: Path, number: int, task: str = "auto") -> tuple[Problem
     x = _features(fields["x"])
     if not bool(torch.isfinite(x.values if isinstance(x, SparseFeatures) else x).all()):
         raise DataError(f"x in {folder} holds NaN or infinity: replace them, and {_AGAIN}.")
-    told = dict(note.get("scaling") or {"kind": "none"})
-    kind, width = told.pop("kind"), x.shape[-1]
-    scaling = Scaling.from_tensors(kind, {f"{PREFIX}{k}": torch.tensor(v) for k, v in told.items()}, width)
+    stored = dict(note.get("scaling") or {"kind": "none"})
+    kind, width = stored.pop("kind"), x.shape[-1]
+    scaling = Scaling.from_tensors(
+        kind, {f"{PREFIX}{k}": torch.tensor(v) for k, v in stored.items()}, width
+    )
     loops = int(note.get("self_loops", 0))
     edges = int(note.get("edges_before", about.edges - loops))
     problem = Problem(data, x, TASKS[whole.name](own, whole.names), part, scaling, edges, loops)

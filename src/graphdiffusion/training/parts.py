@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..nn.modules import own_rows
 from ..partition.part import Part
-from ..partition.whole import told, use_part
+from ..partition.whole import from_first, use_part
 from .assess import assess
 from .chunks import Done, RunFolder
 from .config import Config
@@ -46,18 +46,18 @@ class SharedFolder:
         found: Any = None
         if self.folder is not None:
             found = self.folder.finished(problem, config, members), self.folder.size
-        results, self.size = told(found)
+        results, self.size = from_first(found)
         return results
 
     def restore(self, first: int, population: Population) -> Done:
         """As in :class:`RunFolder`, in all processes."""
         found: Any = None
         if self.folder is not None:
-            with use_part(None):  # nothing is exchanged while the others wait for what is told
+            with use_part(None):  # nothing is exchanged while the others wait for the first process
                 done = self.folder.restore(first, population)
             numbers = [member.number for member in population.members]
             found = numbers, _plain(population.state()), done
-        numbers, state, done = told(found)
+        numbers, state, done = from_first(found)
         left = [k for k, member in enumerate(population.members) if member.number in numbers]
         population.select(torch.tensor(left, device=population.loss.device))
         population.load({name: v.to(population.loss.device) for name, v in state.items()})
@@ -78,7 +78,7 @@ class SharedFolder:
 
     def conclude(self, problem: Problem, config: Config, results: Sequence[Result]) -> None:
         """As in :class:`RunFolder`: all processes compute the answers, the first one writes."""
-        states = told(None if self.folder is None else self.folder.states(len(results)))
+        states = from_first(None if self.folder is None else self.folder.states(len(results)))
         found = assess(problem, config, results, states)
         if self.folder is not None:
             with use_part(None):
