@@ -190,6 +190,9 @@ def test_verdict_on_a_part_of_the_points():
     assert "in 1 of 1 cases (true for GRAND-l on cora up to 8)" in said and "GRAND-nl" not in said
     deeper = points_at((8, 16), {"nonlinear": (80, 79)})
     assert "GRAND-l on cora up to 8, GRAND-nl on cora up to 16" in depth.verdict(deep + deeper, 48)
+    bare = depth.verdict(deep + points_at((1, 4, 8), {"no-source": (80, 81, 60)}), 48)
+    assert bare.startswith("By 12 of 48 points: The paper's claim holds")
+    assert "Without the source, as in the text, accuracy is kept in 0 of 1 cases (not for GRAND-l" in bare
     # what is tuned at every depth is not what the claim is on
     assert "no verdict" in depth.verdict(points_at((1, 4, 8), KEEPS | LOSES, "every"), 48)
     assert "no verdict" in depth.verdict(shallow, 48)

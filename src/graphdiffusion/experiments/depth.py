@@ -283,6 +283,7 @@ def verdict(points: Sequence[Mapping[str, Any]], planned: int) -> str:
     """
     own = [f for f in figures(points) if f["tuned"] == "once" and f["deepest_depth"] > AFTER]
     kept = {_case(f): f["best"] - f["deepest"] <= KEPT for f in own if f["model"] in GRAND}
+    bare = {_case(f): f["best"] - f["deepest"] <= KEPT for f in own if f["model"] == "no-source"}
     lost = {_case(f): f["least_deep"] <= f["best"] / 2 for f in own if f["model"] in STACKED}
     so_far = f"By {len(points)} of {planned} points: " if len(points) < planned else ""
     if not kept or not lost:
@@ -291,6 +292,7 @@ def verdict(points: Sequence[Mapping[str, Any]], planned: int) -> str:
     return (
         f"{so_far}The paper's claim {'holds' if holds else 'does not hold as a whole'}: GRAND keeps its "
         f"accuracy {_where(kept)}; GCN loses half of its own after {AFTER} layers {_where(lost)}."
+        + (f" Without the source, as in the text, accuracy is kept {_where(bare)}." if bare else "")
     )
 
 
