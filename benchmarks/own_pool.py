@@ -52,8 +52,13 @@ SUCCESSORS: dict[str, dict[str, Any]] = {
     "allen-cahn-apart": {**_APART, "terms": "source,allen-cahn", "reaction": 0.3, **_STEPS},
     "fractional": {**_NEAR, "solver": "fractional", "step_size": 0.5, "derivative": 0.85},
     "fractional-apart": {**_APART, "solver": "fractional", "step_size": 0.5, "derivative": 0.85},
-    "acmp": {**_NEAR, "equation": "acmp", "batch_norm": True, **_STEPS},
-    "acmp-apart": {**_APART, "equation": "acmp", "time": 1.0, "batch_norm": True, **_STEPS},
+    "acmp": {
+        **_NEAR,
+        "equation": "acmp",
+        "batch_norm": True,
+        "solver": "dopri5",
+    },  # in fixed steps infinite
+    "acmp-apart": {**_APART, "equation": "acmp", "time": 1.0, "batch_norm": True, "solver": "dopri5"},
     "blend": {**_NEAR, "equation": "blend", "augment": 16, "positions": 16},
     "blend-apart": {**_APART, "equation": "blend", "augment": 16, "positions": 16},
 }

@@ -38,9 +38,8 @@ def with_random_edges(data: Data, share: float, seed: int = 0) -> Data:
 class Victim(nn.Module):
     """A trained model as PRBCD calls it: a function of the weights of the edges.
 
-    With weights of 0 and 1 it is the model on the graph of the edges of weight 1; only the positions of
-    BLEND count every edge that the attack looks at. The features are its own: PRBCD reads no more of them
-    than the number of nodes, and sparse ones have another class here.
+    With weights of 0 and 1 it is the model on the graph of the edges of weight 1. The features are its own:
+    PRBCD reads no more of them than the number of nodes, and sparse ones have another class here.
     """
 
     def __init__(self, model: Model, x: Features, self_loops: float | None, **more: Any) -> None:
