@@ -98,7 +98,7 @@ def choose(folder: Path, size: int, rule: Size, without: list[str]) -> dict[str,
     best = {data: max(own[data] for own in alone.values()) for data in next(iter(alone.values()))}
     chosen = greedy(found, names, size, rule, cache)
     stranger = {}
-    for data in best:
+    for data in best if len(best) > 1 else ():  # of one set alone nothing is left to choose from
         rest = {cell: own for cell, own in found.items() if cell[0] != data}
         own = [name for name, _ in greedy(rest, names, size, rule, cache)]
         mine = {cell: found[cell] for cell in found if cell[0] == data}

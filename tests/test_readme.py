@@ -103,6 +103,7 @@ def test_links_and_pictures_are_there(page):
 
 def test_tables_are_those_of_results_and_registries(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["make_tables.py", "--check"])
+    monkeypatch.syspath_prepend(ROOT / "docs")
     runpy.run_path(str(ROOT / "docs" / "make_tables.py"), run_name="__main__")
 
 

@@ -1,0 +1,151 @@
+"""Tables of single measurements in docs/results, a function for each; ``make_tables.py`` places them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+from graphdiffusion.experiments.results import read_results
+
+DOCS = Path(__file__).resolve().parent
+DATA = {
+    "cora": "Cora",
+    "citeseer": "CiteSeer",
+    "pubmed": "PubMed",
+    "coauthor-cs": "CoauthorCS",
+    "computers": "Computers",
+    "photo": "Photo",
+}
+
+
+def depth() -> str:
+    """A row for each data set, kind of tuning and model, a column for each depth; then the verdict."""
+    content = read_results(DOCS / "results" / "depth.json")
+    settings, points = content["settings"], content["points"]
+    heads = ["data", "tuned", "model", *map(str, settings["depths"]), "energy at the deepest"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for own in content["figures"]:
+        known = {
+            p["depth"]: p for p in points if all(p[key] == own[key] for key in ("data", "tuned", "model"))
+        }
+        cells = [
+            f"{np.mean(known[at]['test']):.1f} ± {np.std(known[at]['test'], ddof=1):.1f}"
+            if at in known
+            else "–"
+            for at in settings["depths"]
+        ]
+        energy = np.mean(known[own["deepest_depth"]]["energy"])
+        head = f"{DATA[own['data']]} | {own['tuned']} | {own['title']}"
+        lines.append(f"| {head} | " + " | ".join(cells) + f" | {energy:.2g} |")
+    how = (
+        f"Test accuracy in percent, mean and standard deviation over {settings['splits']} splits; –: not "
+        f"measured. All models: width {settings['hidden']}, at most {settings['epochs']} epochs, a search "
+        f"of {settings['trials']} trials."
+    )
+    return "\n".join([*lines, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
+def claims() -> str:
+    """A row for each smaller claim of the paper: the full measurement, or else the small one."""
+    full, small = (
+        {own["name"]: own for own in read_results(DOCS / "results" / f"{name}.json")["figures"]}
+        for name in ("claims", "claims-small")
+    )
+    lines = ["| claim | measured | on | verdict |", "|---|---|---|---|"]
+    for name, own in (small | full).items():
+        about = [*own["on"], *([f"{own['splits']} splits"] if own["splits"] else [])]
+        if own["missing"]:
+            about.append(f"not yet {', '.join(own['missing'])}")
+        kind = "full" if name in full else "**small**"
+        lines.append(
+            f"| {own['says']} (section {own['section']}; `--only {name}`) | {own['measured']} | "
+            f"{kind}{': ' * bool(about)}{', '.join(about)} | **{own['word']}** |"
+        )
+    return "\n".join(lines)
+
+
+def batches() -> str:
+    """A row for each training on groups of parts, after the exact one."""
+    rows = json.loads((DOCS / "results" / "batches.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["data", "model", "groups", "edges left out", "test %", "paired difference"]
+    heads += ["epochs", "ms an epoch", "MB of an update"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    exact = {(row["data"], row["variant"]): row["tests"] for row in rows if not row["batches"]}
+    for row in rows:
+        groups = f"{row['batches']}, {row['cut']}" if row["batches"] else "exact"
+        name = DATA[row["data"].removesuffix("-embedded")]
+        apart = np.subtract(row["tests"], exact[row["data"], row["variant"]])
+        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+        difference = f"{apart.mean():+.1f} ± {half:.1f}" if row["batches"] else ""
+        lines.append(
+            f"| {name} | {row['variant']} | {groups} | "
+            f"{row['left_out']:.0%} | {row['test']:.1f} ± {row['std']:.1f} | {difference} | "
+            f"{row['epochs']:.0f} | {1000 * row['seconds_epoch']:.0f} | {row['megabytes']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def memory() -> str:
+    """A row for each solver, a column for each gradient mode: measured, and the ratio of the estimate."""
+    rows = json.loads((DOCS / "results" / "memory.json").read_text(encoding="utf-8"))["rows"]
+    modes = list(dict.fromkeys(row["gradient"] for row in rows))
+    lines = ["| | " + " | ".join(modes) + " |", "|---" * (len(modes) + 1) + "|"]
+    for solver in dict.fromkeys(row["solver"] for row in rows):
+        own = {row["gradient"]: row for row in rows if row["solver"] == solver}
+        cells = (
+            f"{own[m]['measured'] / 1e9:.2f} GB, {own[m]['estimate'] / own[m]['measured']:.2f}"
+            if m in own
+            else ""
+            for m in modes
+        )
+        lines.append(f"| {solver} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def precision() -> str:
+    """A row for each model trained in float32 and with powers in bfloat16."""
+    rows = json.loads((DOCS / "results" / "precision.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["data", "model", "error of x(T)", "error of the gradient", "other class", "test %, float32"]
+    heads += ["test %, bfloat16", "paired difference", "ms an epoch"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        full, less = (np.asarray(row["tests"][name]) for name in ("full", "bfloat16"))
+        apart, times = less - full, row["seconds_epoch"]
+        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+        lines.append(
+            f"| {DATA[row['data'].removesuffix('-embedded')]} | {row['variant']} | {row['state']:.1e} | "
+            f"{row['gradient']:.1e} | {row['classes']:.2%} | {full.mean():.1f} ± {full.std(ddof=1):.1f} | "
+            f"{less.mean():.1f} ± {less.std(ddof=1):.1f} | {apart.mean():+.2f} ± {half:.2f} | "
+            f"{1000 * times['full']:.0f}, {1000 * times['bfloat16']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def equations() -> str:
+    """A row for each equation: evaluations of an integral, cost beside GRAND-nl and beside plain torch."""
+    rows = json.loads((DOCS / "results" / "equations.json").read_text(encoding="utf-8"))["rows"]
+    heads = ["preset", "evaluations or products", "time, GRAND-nl is 1", "faster than plain torch"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        times = f"{row['times_nonlinear']:.1f} | {row['times_plain']:.1f}"
+        lines.append(f"| `{row['name']}` | {row['evaluations']} | {times} |")
+    return "\n".join(lines)
+
+
+def equations_errors() -> str:
+    """A row for each scheme, a column for each equation."""
+    found = json.loads((DOCS / "results" / "equations_errors.json").read_text(encoding="utf-8"))["rows"]
+    lines = [
+        "| scheme | " + " | ".join(f"`{name}`" for name in found) + " |",
+        "|---" * (len(found) + 1) + "|",
+    ]
+    for rows in zip(*found.values(), strict=True):
+        cells = (
+            f"{'infinite' if own['error'] is None else format(own['error'], '.0e')} ({own['evaluations']})"
+            for own in rows
+        )
+        lines.append(f"| {rows[0]['scheme']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
