@@ -174,7 +174,14 @@ def test_refusals():
         (lambda: ExponentialTwoStep(precision="half"), ArgumentError, "got 'half'"),  # type: ignore[arg-type]
         (lambda: layer_of("closed form").double()(x.double(), graph), DtypeError, "model in float32"),
         (
-            lambda: layer_of("closed form", terms="source,blurring-sharpening")(x, graph),
+            lambda: layer_of("closed form", terms="source,blurring-sharpening"),
+            ArgumentError,
+            "cancel each other",
+        ),
+        (
+            lambda: GraphDiffusion(
+                6, terms="source,blurring-sharpening", solver=Exponential(precision="bfloat16")
+            )(x, graph),
             ArgumentError,
             "cancel each other",
         ),
