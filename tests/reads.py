@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from graphdiffusion.ops import torch as torch_backend
 
@@ -36,6 +37,26 @@ class Unread(TorchDispatchMode):
             booleans = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
             assert not booleans, f"{call} by a boolean mask reads from the device"
         return call(*args, **kwargs or {})
+
+
+COPIES = {aten._to_copy, aten.copy_, aten.copy}
+
+
+class Apart(TorchDispatchMode):
+    """Refuses a call that takes tensors of a CPU and gives one of the device meta.
+
+    A GPU takes some of them, as an index or a copy: it copies from the host and waits, which a CUDA graph
+    does not. A single number of a CPU is an argument of its kernels, and may be mixed, but not copied.
+    """
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = call(*args, **kwargs or {})
+        given = [v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
+        if any(v.device.type == "meta" for v in tree_leaves((given, found)) if isinstance(v, torch.Tensor)):
+            least = 0 if call.overloadpacket in COPIES else 1
+            mixed = [v for v in given if v.device.type != "meta" and v.dim() >= least]
+            assert not mixed, f"{call} copies from a CPU to the device"
+        return found
 
 
 def elsewhere(value: Any) -> Any:

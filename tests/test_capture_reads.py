@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from reads import Unread, elsewhere, without_numbers
+from reads import Apart, Unread, elsewhere, without_numbers
 from torch_geometric.data import Data
 
 from graphdiffusion.configs import presets, read_preset
@@ -67,14 +67,19 @@ def read_by_a_step(options: dict[str, Any], data: Data) -> bool:
     other = elsewhere(population)
     with pytest.MonkeyPatch.context() as patch, with_capacity(other, room):
         without_numbers(patch)
-        other.compute()
+        with Apart():
+            other.compute()
     return True
 
 
 @pytest.fixture(autouse=True)
 def without_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's one_hot looks at its numbers on a CPU alone; on CUDA its kernel checks them."""
-    monkeypatch.setattr(tasks, "one_hot", lambda y, k: (y[..., None] == torch.arange(k).to(y)).long())
+
+    def one_hot(y: torch.Tensor, count: int) -> torch.Tensor:
+        return (y[..., None] == torch.arange(count, device=y.device)).long()
+
+    monkeypatch.setattr(tasks, "one_hot", one_hot)
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -105,6 +110,12 @@ def test_solvers(solver: str, variant: str) -> None:
     assert read_by_a_step(options, toy()) is (solver not in ADAPTIVE)
 
 
+@pytest.mark.parametrize("solver", ["exponential", "exponential-two-step", "exponential-cf4"])
+def test_rounded_powers(solver: str) -> None:
+    options = {"solver": solver, "precision": "bfloat16", "time": 2.0, **ATTENTION}
+    assert read_by_a_step(options, toy())
+
+
 @pytest.mark.parametrize("over", ["rows", "columns", "symmetric"])
 @pytest.mark.parametrize("diffusivity", shipped(DIFFUSIVITIES))
 def test_diffusivities(diffusivity: str, over: str) -> None:
@@ -130,5 +141,12 @@ def test_what_is_refused() -> None:
         float(torch.ones(2).sum())
     with Unread(), pytest.raises(AssertionError, match="boolean mask"):
         torch.ones(2)[mask]
+    other = elsewhere(torch.ones(2))
     with pytest.raises(RuntimeError, match="device"):
-        elsewhere(torch.ones(2)) + torch.ones(2)
+        other + torch.ones(2)
+    for copied in (lambda: other[mask.long()], lambda: torch.ones(2).to(other), lambda: other.copy_(mask)):
+        copied()  # a GPU does that, too, but waits for it
+        with Apart(), pytest.raises(AssertionError, match="copies from a CPU"):
+            copied()
+    with Apart():
+        other + torch.ones(())

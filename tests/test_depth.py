@@ -124,6 +124,23 @@ def test_what_was_tuned_elsewhere_is_only_deepened(quick, tmp_path, monkeypatch)
     assert first | {"layers": 5} == second and second["rate"] == 0.02
 
 
+def test_runs_of_other_settings_are_refused(quick, tmp_path, monkeypatch, capsys):
+    """Where the results file is deleted, finished trainings are still in the folder."""
+    command = ["reproduce", "depth", "--small", "--out", str(tmp_path), "--model", "gat", "--deepest", "1"]
+    assert main([*command, "--device", "cpu"]) == 0
+    path = tmp_path / "depth-small" / "results.json"
+    before = read_results(path)["points"]
+    path.unlink()
+    assert main(command) == 0  # the device is no setting
+    assert [p["test"] for p in read_results(path)["points"]] == [p["test"] for p in before]
+    monkeypatch.setattr(depth, "SMALL", replace(depth.SMALL, epochs=3))
+    capsys.readouterr()
+    path.unlink()
+    assert main(command) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "holds a training with other options" in said and "delete it, or name another folder" in said
+
+
 def test_one_width_for_all_models(tmp_path):
     settings = replace(depth.FULL, trials=0)
     work = depth.Work(settings, tmp_path, None, torch.device("cpu"), print)

@@ -286,6 +286,10 @@ def test_edges_count_with_their_weights(name: str, options: dict[str, str]) -> N
     torch.testing.assert_close(change(edges, weight), change(edges[:, :4], weight[:4]))
     torch.testing.assert_close(change(edges, torch.ones(6, dtype=D)), change(edges, None))
     assert gradcheck(lambda w: change(edges, w), (weight.clone().add_(0.1).requires_grad_(),))
+    context = model.bind(Graph.from_edge_index(edges, n, weight, self_loops=0.0), x).context
+    for kind in (torch.bool, torch.float32):  # a mask of another type changes nothing
+        other = term(context.at(mask=torch.ones(context.graph.num_edges, dtype=kind)))[1]
+        torch.testing.assert_close(other, term(context)[1])
 
 
 def test_options_without_effect_are_named() -> None:

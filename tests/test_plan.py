@@ -156,8 +156,8 @@ def test_rounding_is_named_and_never_chosen(problem, monkeypatch):
     assert "precision" not in str(error.value)
     assert make_plan(problem, configured(NONLINEAR)).rounded == {}  # rk4 has no powers
     assert make_plan(problem, config.replace(**ROUNDED)).rounded == {}
-    channels = configured({"coefficients": "channel"})
-    assert make_plan(problem, channels).rounded == {}
+    for refused in ({"coefficients": "channel"}, {"terms": "source,blurring-sharpening"}):
+        assert make_plan(problem, configured(refused)).rounded == {}
 
 
 def test_parts_are_the_fewest_that_fit(problem):

@@ -116,7 +116,11 @@ def test_near_float32_alone_and_among_members(name):
     assert out.dtype == torch.float32
     assert float((out - full(x, graph)).detach().norm() / out.detach().norm()) < UNIT
     with torch.no_grad():  # validation sees the states of the training
-        assert_close(half(x, graph), out, rtol=1e-6, atol=1e-6)
+        seen = half(x, graph)
+    if "solver" in LAYERS[name]:  # up to roundings to the other side, after sums in another order
+        assert float((seen - out).norm() / out.norm()) < UNIT / 10
+    else:
+        assert_close(seen, out, rtol=1e-6, atol=1e-6)
     for k in range(3):
         assert torch.equal(half(x[k : k + 1], graph)[0], out[k])
     weight = torch.randn(3, 40, 6, generator=torch.Generator().manual_seed(2))
@@ -174,7 +178,14 @@ def test_refusals():
         (lambda: ExponentialTwoStep(precision="half"), ArgumentError, "got 'half'"),  # type: ignore[arg-type]
         (lambda: layer_of("closed form").double()(x.double(), graph), DtypeError, "model in float32"),
         (
-            lambda: layer_of("closed form", terms="source,blurring-sharpening")(x, graph),
+            lambda: layer_of("closed form", terms="source,blurring-sharpening"),
+            ArgumentError,
+            "cancel each other",
+        ),
+        (
+            lambda: GraphDiffusion(
+                6, terms="source,blurring-sharpening", solver=Exponential(precision="bfloat16")
+            )(x, graph),
             ArgumentError,
             "cancel each other",
         ),

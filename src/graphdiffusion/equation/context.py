@@ -42,10 +42,10 @@ class Context:
         """What edges count as where no attention weighs them, ``(..., E)``: their weights, else 1; 0 where
         they are left out.
         """
-        weight, mask = self.graph.weight, self.mask
+        weight, mask = (f if f is None else f.to(self.x.dtype) for f in (self.graph.weight, self.mask))
         if weight is None:
-            return self.x.new_ones(self.graph.num_edges) if mask is None else mask.to(self.x.dtype)
-        return weight.to(self.x.dtype) if mask is None else weight.to(self.x.dtype) * mask
+            return self.x.new_ones(self.graph.num_edges) if mask is None else mask
+        return weight if mask is None else weight * mask
 
     def at(self, **changes: Any) -> Context:
         """The same with other values of some attributes."""

@@ -43,7 +43,8 @@ class Results:
             self.content = read_results(path)
             if not _same(self.content["settings"], own, lists):
                 raise ConfigError(
-                    f"{path} was made with other settings: delete it, or name another folder with --out."
+                    f"{path} was made with other settings: delete its folder, or name another one with "
+                    "--out."
                 )
             self.content["settings"] = own
 

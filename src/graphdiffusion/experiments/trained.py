@@ -7,8 +7,9 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
+from ..errors import ConfigError
 from ..training.config import Config
-from ..training.folder import holds_run, is_finished, open_folder
+from ..training.folder import holds_run, is_finished, open_folder, read_config
 from ..training.population import Population
 from ..training.problem import load_problem, pick_device, protocol
 from ..training.runs import Run, load_run
@@ -38,8 +39,18 @@ def trained(config: Config, folder: Path, data: Data, tick: Tick = lambda share:
         folder: Where it is kept.
         data: The graph.
         tick: Called after every epoch with the share of the training that is done.
+
+    Raises:
+        ConfigError: the folder holds a run with other options; for a finished one the device is none.
     """
-    if not is_finished(folder):
+    if is_finished(folder):
+        stored, _ = read_config(folder)
+        if stored.replace(device=config.device) != config:
+            raise ConfigError(
+                f"{folder} holds a training with other options (see its config.toml): delete it, or name "
+                "another folder with --out."
+            )
+    else:
         problem = load_problem(config, data).to(pick_device(config.device))
         with open_folder(folder, config, problem.data, holds_run(folder)) as kept:
             Trainer(problem, config, protocol(config, problem.data), kept, _Share(tick)).run()

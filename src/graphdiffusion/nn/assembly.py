@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from ..diffusivity import DIFFUSIVITIES, Diffusivity, TimeVarying
-from ..equation import EQUATIONS, TERMS, Coefficient, Context, Equation, Term
+from ..equation import EQUATIONS, TERMS, Affine, Coefficient, Context, Equation, Term
 from ..errors import ArgumentError
 from ..graph import Graph
 from ..options import arguments_of, components, create, options_of, refuse_unknown, split_names
 from ..solvers import SOLVERS, Solver
-from ..solvers.exponential import Exponential, is_rounded
+from ..solvers.exponential import Exponential, is_rounded, refuse_polynomial
 
 ALPHA = 0.5  # the scale of diffusion that a training starts from
 
@@ -87,7 +87,8 @@ def make_solver(
     """By name or as it is; auto: the closed form where the equation has one, else dopri5."""
     if isinstance(given, Solver):
         return given
-    closed = _has_closed_form(equation, channels)
+    affine = _closed_form(equation, channels)
+    closed = affine is not None
     if given is None or given == "auto":
         given = "exponential" if closed else "dopri5"
     solver = create(SOLVERS[given], options)
@@ -102,6 +103,8 @@ def make_solver(
             "precision bfloat16 is for the closed form and the exponential schemes with steps of one size: "
             f"take solver exponential-two-step, or leave it out; got {given}."
         )
+    if solver.rounded and isinstance(solver, Exponential) and affine is not None:
+        refuse_polynomial(affine)
     if solver.partitioned and equation.parts(2) is None:
         raise ArgumentError(
             f"solver {given} needs an equation of second order, with positions and velocities, such as "
@@ -110,13 +113,14 @@ def make_solver(
     return solver
 
 
-def _has_closed_form(equation: Equation, channels: int) -> bool:
-    """Asked of the equation on a graph of one node, with a matrix that stands for any other."""
+def _closed_form(equation: Equation, channels: int) -> Affine | None:
+    """Of the equation on a graph of one node, with a matrix that stands for any other; ``None``: none."""
     with torch.no_grad():
         like = next(equation.parameters(), torch.zeros(()))
         x = torch.zeros(1, channels, dtype=like.dtype, device=like.device)
         context = Context(_one_node(), x, x, attention=x[:, 0], observed=x)
-        return Exponential.fits(equation.affine(context), equation.stable())
+        affine = equation.affine(context)
+        return affine if Exponential.fits(affine, equation.stable()) else None
 
 
 @cache

@@ -120,10 +120,7 @@ class Exponential(Solver):
             if self.terms is not None:
                 raise ArgumentError("the closed form of a polynomial in A has no capacity: omit terms.")
             if self.rounded:
-                raise ArgumentError(
-                    "precision bfloat16 is for diffusion and sources: terms of a polynomial in A cancel "
-                    "each other, and rounding would be left. Leave it out."
-                )
+                refuse_polynomial(affine)
             tolerance, most = self.tolerance or default_tolerance(x.dtype), self.max_evaluations
             found = polynomial_states(flow.graph, affine, x, stops, tolerance, most, stats, checkpoint)
             return found[-1], found[:-1]
@@ -185,6 +182,15 @@ def is_rounded(precision: str) -> bool:
             f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}."
         )
     return precision == "bfloat16"
+
+
+def refuse_polynomial(affine: Any) -> None:
+    """ArgumentError for powers in bfloat16 where the equation is another polynomial than αA − αI."""
+    if set(affine.powers) != {1}:
+        raise ArgumentError(
+            "precision bfloat16 is for diffusion and sources: terms of a polynomial in A cancel each "
+            "other, and rounding would be left. Leave it out."
+        )
 
 
 def check_tolerance(tolerance: float | None) -> None:
