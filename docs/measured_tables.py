@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from graphdiffusion.experiments.results import read_results
+from graphdiffusion.training.summary import half_interval
 
 DOCS = Path(__file__).resolve().parent
 DATA = {
@@ -21,12 +22,22 @@ DATA = {
 }
 
 
+def rows_of(name: str) -> Any:
+    """What a benchmark has measured."""
+    return json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+def header(heads: list[str]) -> list[str]:
+    """The first two lines of a table."""
+    return ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+
+
 def depth() -> str:
     """A row for each data set, kind of tuning and model, a column for each depth; then the verdict."""
     content = read_results(DOCS / "results" / "depth.json")
     settings, points = content["settings"], content["points"]
     heads = ["data", "tuned", "model", *map(str, settings["depths"]), "energy at the deepest"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = header(heads)
     for own in content["figures"]:
         known = {
             p["depth"]: p for p in points if all(p[key] == own[key] for key in ("data", "tuned", "model"))
@@ -54,7 +65,7 @@ def claims() -> str:
         {own["name"]: own for own in read_results(DOCS / "results" / f"{name}.json")["figures"]}
         for name in ("claims", "claims-small")
     )
-    lines = ["| claim | measured | on | verdict |", "|---|---|---|---|"]
+    lines = header(["claim", "measured", "on", "verdict"])
     for name, own in (small | full).items():
         about = [*own["on"], *([f"{own['splits']} splits"] if own["splits"] else [])]
         if own["missing"]:
@@ -69,17 +80,16 @@ def claims() -> str:
 
 def batches() -> str:
     """A row for each training on groups of parts, after the exact one."""
-    rows = json.loads((DOCS / "results" / "batches.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_of("batches")
     heads = ["data", "model", "groups", "edges left out", "test %", "paired difference"]
     heads += ["epochs", "ms an epoch", "MB of an update"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = header(heads)
     exact = {(row["data"], row["variant"]): row["tests"] for row in rows if not row["batches"]}
     for row in rows:
         groups = f"{row['batches']}, {row['cut']}" if row["batches"] else "exact"
         name = DATA[row["data"].removesuffix("-embedded")]
         apart = np.subtract(row["tests"], exact[row["data"], row["variant"]])
-        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
-        difference = f"{apart.mean():+.1f} ± {half:.1f}" if row["batches"] else ""
+        difference = f"{apart.mean():+.1f} ± {half_interval(apart.tolist()):.1f}" if row["batches"] else ""
         lines.append(
             f"| {name} | {row['variant']} | {groups} | "
             f"{row['left_out']:.0%} | {row['test']:.1f} ± {row['std']:.1f} | {difference} | "
@@ -90,9 +100,9 @@ def batches() -> str:
 
 def memory() -> str:
     """A row for each solver, a column for each gradient mode: measured, and the ratio of the estimate."""
-    rows = json.loads((DOCS / "results" / "memory.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_of("memory")
     modes = list(dict.fromkeys(row["gradient"] for row in rows))
-    lines = ["| | " + " | ".join(modes) + " |", "|---" * (len(modes) + 1) + "|"]
+    lines = header(["", *modes])
     for solver in dict.fromkeys(row["solver"] for row in rows):
         own = {row["gradient"]: row for row in rows if row["solver"] == solver}
         cells = (
@@ -107,14 +117,14 @@ def memory() -> str:
 
 def precision() -> str:
     """A row for each model trained in float32 and with powers in bfloat16."""
-    rows = json.loads((DOCS / "results" / "precision.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_of("precision")
     heads = ["data", "model", "error of x(T)", "error of the gradient", "other class", "test %, float32"]
     heads += ["test %, bfloat16", "paired difference", "ms an epoch"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = header(heads)
     for row in rows:
         full, less = (np.asarray(row["tests"][name]) for name in ("full", "bfloat16"))
         apart, times = less - full, row["seconds_epoch"]
-        half = scipy.stats.t.ppf(0.975, len(apart) - 1) * apart.std(ddof=1) / len(apart) ** 0.5
+        half = half_interval(apart.tolist())
         lines.append(
             f"| {DATA[row['data'].removesuffix('-embedded')]} | {row['variant']} | {row['state']:.1e} | "
             f"{row['gradient']:.1e} | {row['classes']:.2%} | {full.mean():.1f} ± {full.std(ddof=1):.1f} | "
@@ -126,9 +136,9 @@ def precision() -> str:
 
 def equations() -> str:
     """A row for each equation: evaluations of an integral, cost beside GRAND-nl and beside plain torch."""
-    rows = json.loads((DOCS / "results" / "equations.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_of("equations")
     heads = ["preset", "evaluations or products", "time, GRAND-nl is 1", "faster than plain torch"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = header(heads)
     for row in rows:
         times = f"{row['times_nonlinear']:.1f} | {row['times_plain']:.1f}"
         lines.append(f"| `{row['name']}` | {row['evaluations']} | {times} |")
@@ -137,11 +147,8 @@ def equations() -> str:
 
 def equations_errors() -> str:
     """A row for each scheme, a column for each equation."""
-    found = json.loads((DOCS / "results" / "equations_errors.json").read_text(encoding="utf-8"))["rows"]
-    lines = [
-        "| scheme | " + " | ".join(f"`{name}`" for name in found) + " |",
-        "|---" * (len(found) + 1) + "|",
-    ]
+    found = rows_of("equations_errors")
+    lines = header(["scheme", *(f"`{name}`" for name in found)])
     for rows in zip(*found.values(), strict=True):
         cells = (
             f"{'infinite' if own['error'] is None else format(own['error'], '.0e')} ({own['evaluations']})"

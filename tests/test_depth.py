@@ -12,7 +12,7 @@ from graphdiffusion.calculus import dirichlet_energy
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import DataError
-from graphdiffusion.experiments import depth
+from graphdiffusion.experiments import depth, trained
 from graphdiffusion.experiments.results import open_results, read_results
 from graphdiffusion.graph import Graph
 from graphdiffusion.report import plot_depth
@@ -26,7 +26,7 @@ def quick(monkeypatch):
     )
     models = {name: depth.MODELS[name] for name in ("no-source", "gcn-residual", "gat")}
     monkeypatch.setattr(depth, "MODELS", models)
-    monkeypatch.setattr(depth, "read_data", lambda config, root=None: load_data("cora-embedded"))
+    monkeypatch.setattr(trained, "read_data", lambda config, root=None: load_data("cora-embedded"))
 
 
 def test_command_and_resuming(quick, tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ from test_cli_basics import write_graph
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import open_data
-from graphdiffusion.experiments import successor_models, successors
+from graphdiffusion.experiments import successor_models, successors, trained
 from graphdiffusion.experiments.record import Plan
 from graphdiffusion.experiments.results import read_results
 from graphdiffusion.experiments.space import Range, draw_trials
@@ -29,7 +29,7 @@ def toy(tmp_path, monkeypatch):
         epochs=2, hidden=8, models=("gcn", "linear", "labelled-source"),
     )  # fmt: skip
     monkeypatch.setattr(successors, "SMALL", small)
-    monkeypatch.setattr(successors, "read_data", lambda config, root=None: open_data(str(tmp_path / "toy")))
+    monkeypatch.setattr(trained, "read_data", lambda config, root=None: open_data(str(tmp_path / "toy")))
     return tmp_path
 
 

@@ -10,13 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..graph import Graph
 from ..nn.trajectory import last_state
 from ..training.config import Config
-from ..training.problem import read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .presets import preset_config
@@ -24,7 +22,7 @@ from .record import Plan
 from .results import Note, Tick, open_results
 from .search import search
 from .space import read_space
-from .trained import trained
+from .trained import Bench, trained
 
 # title, row whose settings a search starts from, options that are fixed, option that is the depth
 STEPS: dict[str, Any] = {"solver": "rk4", "step_size": 1.0}
@@ -158,14 +156,13 @@ def cost(point: Mapping[str, Any]) -> float:
     return COST[point["model"]] * (2 + point["depth"])
 
 
-class Work:
+class Work(Bench):
     """Searches and trainings of the points, each once."""
 
-    def __init__(
-        self, settings: Settings, folder: Path, root: str | None, device: torch.device, note: Note
-    ) -> None:
-        self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
-        self._graphs: dict[str, Data] = {}
+    settings: Settings
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._tuned: dict[tuple[str, str, int], Config] = {}
 
     def remember(self, points: Sequence[Mapping[str, Any]]) -> None:
@@ -176,11 +173,6 @@ class Work:
         for p in (p for p in points if p["tuned"] == "once"):
             found = Config.from_dict({}, p["options"] | {"device": self.device.type})
             self._tuned[p["data"], p["model"], self.settings.moderate] = found
-
-    def graph(self, name: str) -> Data:
-        if name not in self._graphs:
-            self._graphs[name] = read_data(Config(data=name), self.root)
-        return self._graphs[name]
 
     def compute(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
         """The figures of a point."""

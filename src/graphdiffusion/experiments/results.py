@@ -67,7 +67,7 @@ class Results:
         Args:
             wanted: What identifies each point, for example model and seed.
             compute: Gives the figures of a point; it calls its second argument now and then.
-            cost: Of a point, relative to the others: the time that is left is told by it.
+            cost: Of a point, relative to the others: from it follows the time that is left.
         """
         missing = self.missing(wanted)
         costs = [cost(point) for point in missing]

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..training.config import Config
-from ..training.problem import PER_CLASS, read_data
+from ..training.problem import PER_CLASS
 from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .perturbed import attacked, with_random_edges
@@ -24,7 +24,7 @@ from .record import Plan
 from .results import Note, Tick, open_results
 from .successor_figures import figures, verdict
 from .successor_models import MODELS, start_of, tuned
-from .trained import trained
+from .trained import Bench, trained
 
 PARTS = ("sets", "labels", "edges", "attack", "adaptive")
 SURROGATE = "gcn"  # that the attack is made on
@@ -155,14 +155,13 @@ def points_of(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
-class Work:
+class Work(Bench):
     """Searches, trainings and attacks of the points, each once."""
 
-    def __init__(
-        self, settings: Settings, folder: Path, root: str | None, device: torch.device, note: Note
-    ) -> None:
-        self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
-        self._graphs: dict[str, Data] = {}
+    settings: Settings
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._attacked: dict[tuple[str, str, int, float], Data] = {}
 
     def compute(self, point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
@@ -183,11 +182,6 @@ class Work:
             "device": device_name(self.device),
             "versions": versions(),
         }
-
-    def graph(self, name: str) -> Data:
-        if name not in self._graphs:
-            self._graphs[name] = read_data(Config(data=name), self.root)
-        return self._graphs[name]
 
     def config(self, point: Mapping[str, Any]) -> Config:
         """The best settings that a search finds for a model on a data set, by validation.

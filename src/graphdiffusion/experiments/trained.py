@@ -1,25 +1,51 @@
-"""A training of an experiment: kept in a folder, and made once."""
+"""Trainings of an experiment: kept in folders, and made once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
 from ..errors import ConfigError
 from ..training.config import Config
 from ..training.folder import holds_run, is_finished, open_folder, read_config
 from ..training.population import Population
-from ..training.problem import load_problem, pick_device, protocol
+from ..training.problem import load_problem, pick_device, protocol, read_data
 from ..training.runs import Run, load_run
 from ..training.summary import Result
 from ..training.trainer import Trainer
-from .results import Tick
+from .results import Note, Tick
+
+
+class Bench:
+    """Base of what an experiment does for its points.
+
+    Args:
+        settings: Of the experiment.
+        folder: Where searches and trainings are kept.
+        root: Folder with raw data files.
+        device: Where to compute.
+        note: Called with each line that reports progress.
+    """
+
+    def __init__(
+        self, settings: Any, folder: Path, root: str | None, device: torch.device, note: Note
+    ) -> None:
+        self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
+        self._graphs: dict[str, Data] = {}
+
+    def graph(self, name: str) -> Data:
+        """A data set by name, read once."""
+        if name not in self._graphs:
+            self._graphs[name] = read_data(Config(data=name), self.root)
+        return self._graphs[name]
 
 
 class _Share:
-    """Tells the share of a training that is done."""
+    """Reports the share of a training that is done."""
 
     def __init__(self, tick: Tick) -> None:
         self.tick = tick
