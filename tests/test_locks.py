@@ -27,7 +27,8 @@ from graphdiffusion.training.storage import read_json
 PAIRS = 8
 OPTIONS = [
     "--hidden", "8", "--heads", "2", "--attention-dim", "8", "--time", "2",
-    "--split", "random", "--per-class", "4", "--splits", "1", "--epochs", "100000", "--device", "cpu",
+    "--split", "random", "--per-class", "4", "--splits", "1", "--epochs", "100000", "--patience", "0",
+    "--device", "cpu",
 ]  # fmt: skip
 
 
