@@ -19,7 +19,7 @@ from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .presets import preset_config
 from .record import Plan
-from .results import Note, Tick, open_results
+from .results import Note, Tick, open_results, require_known
 from .search import search
 from .space import read_space
 from .trained import Bench, trained
@@ -102,9 +102,9 @@ def reproduce(
         deepest: Up to this depth; 0: to the last one.
     """
     settings = SMALL if small else FULL
-    _check("only", only, settings.data)
-    _check("model", model, tuple(MODELS))
-    _check("tuned", [tuned] if tuned else [], settings.tuned)
+    require_known("only", only, settings.data)
+    require_known("model", model, tuple(MODELS))
+    require_known("tuned", [tuned] if tuned else [], settings.tuned)
     wanted = [
         p
         for p in points_of(settings)
@@ -127,11 +127,6 @@ def reproduce(
             figures=figures(results.points), verdict=verdict(results.points, len(points_of(settings)))
         )
     return results.path
-
-
-def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    if unknown := [name for name in given if name not in known]:
-        raise ConfigError(f"{option} must be among {', '.join(known)}; got {', '.join(unknown)}.")
 
 
 def points_of(settings: Settings) -> list[dict[str, Any]]:

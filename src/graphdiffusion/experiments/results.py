@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,13 @@ class Results:
 
     def _write(self) -> None:
         write_content(self.path, self.content)
+
+
+def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that an experiment does not have."""
+    known = list(known)
+    if unknown := [name for name in given if name not in known]:
+        raise ConfigError(f"{option} must be among {', '.join(known)}; got {', '.join(unknown)}.")
 
 
 @contextmanager

@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from ..errors import ConfigError
 from ..training.config import Config
 from ..training.problem import PER_CLASS
 from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .perturbed import attacked, with_random_edges
 from .record import Plan
-from .results import Note, Tick, open_results
+from .results import Note, Tick, open_results, require_known
 from .successor_figures import figures, verdict
 from .successor_models import MODELS, start_of, tuned
 from .trained import Bench, trained
@@ -119,10 +118,7 @@ def reproduce(
     """
     settings = SMALL if small else FULL
     known = {*settings.sets, *settings.citations, *settings.disturbed}
-    if unknown := set(only) - known:
-        raise ConfigError(
-            f"only must be among {', '.join(sorted(known))}; got {', '.join(sorted(unknown))}."
-        )
+    require_known("only", sorted(only), sorted(known))
     if trials:
         settings = replace(settings, trials=dict.fromkeys(sorted(known), trials), left_out={})
     folder = out / ("successors-small" if small else "successors")

@@ -17,7 +17,7 @@ import torch
 from ...errors import ConfigError
 from ...options import nearest
 from ...training.summary import counted
-from ..results import Note, Results, Tick, open_results
+from ..results import Note, Results, Tick, open_results, require_known
 from .base import Claim
 from .laboratory import FULL, SMALL, Laboratory, Settings
 
@@ -48,8 +48,7 @@ def reproduce(
     """
     settings = SMALL if small else FULL
     sets = dict.fromkeys((*settings.data, *settings.every))
-    if unknown := [name for name in data if name not in sets]:
-        raise ConfigError(f"data must be among {', '.join(sets)}; got {', '.join(unknown)}.")
+    require_known("data", data, sets)
     known = claims()
     for name in only:
         if name not in known:
