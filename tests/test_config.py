@@ -72,6 +72,7 @@ def test_classes_that_share_an_option_agree_on_it():
         ({"model": "gcn", "label_rate": 0.5}, "the model gcn does not take labels as features"),
         ({"model": "gnc"}, "model must be one of "),
         ({"terms": "source,sink"}, "terms must be names out of "),
+        ({"terms": "source,fisher,source"}, "terms has 'source' twice: name it once"),
         ({"attention_dim": 8, "heads": 3}, "attention_dim must be a positive multiple of heads"),
         ({"variant": "nonlinear", "solver": "exponential"}, "needs an equation with a closed form"),
         ({"keep": 0.5, "mass": 0.5}, "give at most one of keep, threshold and mass"),

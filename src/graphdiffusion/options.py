@@ -123,6 +123,8 @@ class Option:
                 continue
             what = f"names out of {', '.join(choices)}" if several else f"one of {', '.join(choices)}"
             raise ArgumentError(f"{self.name} must be {what}, got {shown(one)}.{nearest(one, choices)}")
+        if twice := [one for place, one in enumerate(given) if one in given[:place]]:
+            raise ArgumentError(f"{self.name} has {twice[0]!r} twice: name it once.")
 
     def _check_bounds(self, value: float) -> None:
         low, high = self.bounds.low, self.bounds.high
