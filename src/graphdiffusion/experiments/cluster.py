@@ -106,7 +106,7 @@ def _install(package: str, error: ImportError) -> str:
 
 def _chunks(config: Config, space: Space, plan: Plan) -> list[list[Trial]]:
     """The trials of a random search by family, the configuration's own first."""
-    trials = draw_trials(config, space, plan.trials, plan.families, plan.seed)
+    trials = draw_trials(config, space, plan.trials, plan.families, plan.seed, plan.stay)
     ordered = sorted(trials, key=lambda t: repr(t.family))
     families = [list(group) for _, group in groupby(ordered, key=lambda t: t.family)]
     return sorted(families, key=lambda family: family[0].number)

@@ -25,7 +25,7 @@ from ..training.storage import read_json, write_json
 from ..training.summary import shown
 from .presets import preset_text
 from .race import Outcome
-from .space import Range, Space, Trial, space_plugins
+from .space import STAY, Range, Space, Trial, space_plugins
 
 # Reported trainings have seeds from 0; a search takes its own from here, and for the last choice others
 # than for the race, so that a trial does not win by the split it happened to race on.
@@ -89,6 +89,7 @@ class Plan:
         final_seeds: Number of these splits.
         seed: Of the trials, and of the splits.
         budget: Seconds that the race may take.
+        stay: Probability that an option of a structure is the configuration's own.
     """
 
     trials: int = 200
@@ -100,6 +101,7 @@ class Plan:
     final_seeds: int = 10
     seed: int = 0
     budget: float = math.inf
+    stay: float = STAY
 
     @classmethod
     def of(cls, trials: int) -> Plan:
@@ -119,6 +121,8 @@ class Plan:
             raise ConfigError(f"reduction must be greater than 1, got {self.reduction:g}.")
         if not self.budget > 0:
             raise ConfigError(f"budget must be greater than 0 seconds, got {self.budget:g}.")
+        if not 0 <= self.stay <= 1:
+            raise ConfigError(f"stay is a probability, in [0, 1], got {self.stay:g}.")
         if not 0 <= self.seed < MOST_SEEDS:
             raise ConfigError(f"seed must be between 0 and {MOST_SEEDS - 1}, got {self.seed}.")
         if self.seeds > FINAL_SEEDS or self.final_seeds > _BETWEEN - FINAL_SEEDS:

@@ -49,7 +49,7 @@ def search(
         data: The graph; by default that of the configuration.
         watcher: Called with each line that reports progress.
     """
-    trials = draw_trials(config, space, plan.trials, plan.families, plan.seed)
+    trials = draw_trials(config, space, plan.trials, plan.families, plan.seed, plan.stay)
     data = read_data(config) if data is None else data
     workshop = Workshop(data, pick_device(config.device))
     workshop.rehearse(config, plan.race_seeds[0])

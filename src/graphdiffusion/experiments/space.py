@@ -148,17 +148,20 @@ def space_plugins(config: Config, space: Space) -> list[dict[str, str]]:
     return used_plugins(classes)
 
 
-def draw_trials(config: Config, space: Space, trials: int, families: int, seed: int) -> list[Trial]:
+def draw_trials(
+    config: Config, space: Space, trials: int, families: int, seed: int, stay: float = STAY
+) -> list[Trial]:
     """Trials in families: the structure is drawn for each family, the rest for each trial.
 
-    Trial 0 is the configuration itself, so that a search never ends below where it began. Trials do not
-    depend on how many are asked for: a search can be enlarged.
+    Each option of the structure stays as it is with the probability ``stay``. Trial 0 is the configuration
+    itself, so that a search never ends below where it began. Trials do not depend on how many are asked
+    for: a search can be enlarged.
     """
     structural = {name: s for name, s in space.items() if name not in config.per_member}
     free = {name: s for name, s in space.items() if name in config.per_member}
     bases = [config]
     for k in range(1, families if structural else 1):
-        bases.append(draw(config, structural, random.Random(f"family {seed} {k}"), STAY))
+        bases.append(draw(config, structural, random.Random(f"family {seed} {k}"), stay))
     found = [Trial(0, config)]
     for number in range(1, trials):
         base = bases[number % len(bases)]
