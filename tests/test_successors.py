@@ -130,12 +130,24 @@ def test_every_model_has_settings_and_a_space(name, split):
 
 
 def test_all_equations_have_one_space():
-    """Besides the coefficients of their own, and the times of the row that has longer ones."""
-    for group in (RIVALS, [name for name in MODELS if name not in (*RIVALS, "linear-long")]):
+    """Besides the coefficients of their own."""
+    for group in (RIVALS, [name for name in MODELS if name not in RIVALS]):
         spaces = [{k: v for k, v in space_of(name).items() if k not in MODELS[name][3]} for name in group]
         assert all(space == spaces[0] for space in spaces)
     assert Plan(trials=8).trials == 8 and not set(successors.FULL.left_out) - set(successors.FULL.trials)
     assert {*successors.FULL.sets, *successors.FULL.citations} == set(successors.FULL.trials)
+
+
+@pytest.mark.parametrize("data", ["squirrel", "cora"])
+def test_a_search_sees_every_structure(data):
+    """Sums over rows, columns and both, every diffusivity, x(0) read or not: whatever the start has."""
+    own = successors.FULL
+    trials = own.trials[data]
+    start = start_of("linear", data, "given", epochs=10, hidden=32)
+    drawn = draw_trials(start, space_of("linear"), trials, trials // own.each, 0, own.stay)
+    for option, choices in space_of("linear").items():
+        if not isinstance(choices, Range):
+            assert set(choices) <= {getattr(trial.config, option) for trial in drawn}, option
 
 
 def test_points_leave_out_what_is_too_slow():

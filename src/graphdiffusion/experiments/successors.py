@@ -6,6 +6,7 @@ changed by an attack on GCN; and by an attack on each model itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,14 +31,13 @@ SURROGATE = "gcn"  # that the attack is made on
 
 # what one core can do in some hours
 TRIALS = {
-    "texas": 32, "cornell": 32, "wisconsin": 32, "chameleon": 16, "actor": 16, "squirrel": 16,
-    "cora": 16, "citeseer": 16, "pubmed": 8,
+    "texas": 64, "cornell": 64, "wisconsin": 64, "chameleon": 64, "actor": 32, "squirrel": 32,
+    "cora": 32, "citeseer": 32, "pubmed": 8,
 }  # fmt: skip
-ON_PUBMED = (
-    "mlp", "gcn", "gat", "linear", "linear-long", "labelled-source", "graphcon", "adc",
-)  # fmt: skip
+ON_PUBMED = ("mlp", "gcn", "gat", "linear", "labelled-source", "graphcon", "adc")
 TOO_SLOW = {
-    **dict.fromkeys(("chameleon", "actor", "squirrel"), ("convection",)),
+    **dict.fromkeys(("cora", "citeseer"), ("convection",)),
+    **dict.fromkeys(("actor", "squirrel"), ("convection", "acmp")),
     "pubmed": tuple(model for model in MODELS if model not in ON_PUBMED),
 }
 # settings that only say which points are measured
@@ -63,6 +63,8 @@ class Settings:
         splits: Random splits of the parts besides sets, one training on each.
         adaptive_splits: Of the attack on the model itself.
         trials: Of each search, the same for all models, by data set; 0: the settings it would start from.
+        each: Trials of one structure in a search.
+        stay: Probability that an option of a structure is that of the start.
         finalists: Trials of each search that are trained again on fresh splits.
         final_seeds: Number of these splits.
         searched_per_class: Training nodes of each class in the searches of few labels.
@@ -82,10 +84,12 @@ class Settings:
     splits: int = 10
     adaptive_splits: int = 5
     trials: Mapping[str, int] = field(default_factory=lambda: dict(TRIALS))
+    each: int = 2
+    stay: float = 0.3
     finalists: int = 3
-    final_seeds: int = 4
+    final_seeds: int = 5
     searched_per_class: int = 5
-    epochs: int = 60
+    epochs: int = 100
     hidden: int = 32
 
 
@@ -190,7 +194,13 @@ class Work(Bench):
         if split == "random":
             start = start.replace(per_class=own.searched_per_class)
         if trials := own.trials.get(name, 0):
-            plan = Plan(trials=trials, finalists=own.finalists, final_seeds=own.final_seeds)
+            plan = Plan(
+                trials=trials,
+                families=math.ceil(trials / own.each),
+                stay=own.stay,
+                finalists=own.finalists,
+                final_seeds=own.final_seeds,
+            )
             where = self.folder / "search" / f"{split}-{name}-{model}"
             start = tuned(start, model, plan, where, self.graph(name), self.note)
         if split == "given":
