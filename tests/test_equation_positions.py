@@ -98,8 +98,9 @@ def test_blend_against_its_formula(small: Graph, linear: bool) -> None:
     layer = GraphDiffusion(3, 2.0, equation=model, self_loops=None, solver=DormandPrince(1e-9, 1e-10))
     plain = Diffusion(model.diffusivity, linear=linear, alpha=0.75).to(D)
     want = integrate(plain.bind(small, z), z, 2.0, DormandPrince(1e-9, 1e-10)).state
-    out = layer(x, small)
+    out, (_, attention) = layer(x, small, return_attention_weights=True)
     torch.testing.assert_close(out, want)
+    torch.testing.assert_close(small.dense(attention), a)  # of features and positions
     out.square().sum().backward()
     assert model.embed.grad is not None and float(model.embed.grad.abs().min()) > 1e-6
     if linear:

@@ -138,6 +138,22 @@ def test_bound_of_the_energy(small: Graph) -> None:
         assert energy <= start * math.exp(t / math.sqrt(0.5))
 
 
+@pytest.mark.parametrize("velocity", ["zero", "features"])
+def test_growth_of_the_linear_equation(small: Graph, velocity: Any) -> None:
+    """From rest nothing grows for γ = 1, δ = 0; with a velocity at most like 1 + t, which is reached."""
+    own = model(
+        linear=True, activation="identity", stiffness=1.0, damping=0.0, diffusivity="constant",
+        over="symmetric", velocity=velocity,
+    )  # fmt: skip
+    degree = torch.bincount(small.row, minlength=9).to(D)
+    still = degree.sqrt().unsqueeze(-1).expand(9, 3)  # A leaves it as it is
+    factor = 1.0 if velocity == "zero" else 5.0
+    for x, reached in ((normal(9, 3), False), (still, True)):
+        state = integrate(own.bind(small, x), own.lift(x), 4.0, DormandPrince(1e-8, 1e-9)).state
+        size = float(own.read(state).norm() / x.norm())
+        assert size == pytest.approx(factor, rel=1e-6) if reached else size < factor
+
+
 def test_gradients(small: Graph) -> None:
     own = model(mix=True, source=True, activation="tanh")
     x = normal(9, 3).requires_grad_()
@@ -179,8 +195,10 @@ def test_members(small: Graph, members: int) -> None:
 
 def test_refusals(small: Graph) -> None:
     x = normal(9, 3)
-    for field in (make_equation(linear=True).bind(small, x), lambda t, y: -y):
-        with pytest.raises(ArgumentError, match="needs an equation of second order"):
+    diffusion = make_equation(linear=True).bind(small, x)
+    fields = {"Diffusion": diffusion, "function": lambda t, y: -y, "Linear": torch.nn.Linear(3, 3)}
+    for name, field in fields.items():
+        with pytest.raises(ArgumentError, match=f"needs an equation of second order.* got {name}:"):
             integrate(field, x, 1.0, SymplecticEuler(0.5))
     with pytest.raises(
         ArgumentError, match=r"symplectic-euler needs an equation of second order.* got Diffusion"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,27 @@ def test_limit_of_stability(beta: float) -> None:
     model = Diffusion(ConstantLaplacian()).bind(make_graph("path"), torch.ones(8, 1))
     with pytest.warns(StabilityWarning, match="the limit of Fractional"):
         integrate(model, torch.ones(8, 1), 1.0, Fractional(1.0, derivative=0.5))
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.8])
+@pytest.mark.parametrize("alpha", [0.6, 4.0])
+def test_limit_follows_the_scale(beta: float, alpha: float) -> None:
+    """A warning comes where steps grow, and only there: the limit of τα depends on α."""
+    edge = (math.gamma(beta + 2) / (2 * alpha)) ** (1 / beta)
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), 2)  # a mode of −2α
+    x = torch.tensor([[1.0], [-1.0]], dtype=D)
+    flow = Diffusion(ConstantLaplacian(), alpha=alpha).to(D).bind(graph, x)
+    for share, stable in ((0.97, True), (1.03, False)):
+        solver = Fractional(share * edge, derivative=beta)
+        state = integrate(flow, x, 200 * share * edge, solver, check=False).state
+        assert bool(state.abs().max() < 1) is stable
+        if stable:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                integrate(flow, x, share * edge, solver)
+        else:
+            with pytest.warns(StabilityWarning):
+                integrate(flow, x, share * edge, solver)
 
 
 def test_weights_integrate_polynomials_exactly() -> None:

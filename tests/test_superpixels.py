@@ -324,6 +324,10 @@ def test_kinds_of_images(tmp_path):
     transparent = np.concatenate([np.zeros((24, 30, 3), np.uint8), 255 - half()[..., None]], 2)
     Image.fromarray(transparent).save(tmp_path / "alpha.png")  # white shows through on the right
     assert read_image(tmp_path / "alpha.png")[0] == pytest.approx(expected)
+    for key, mode in ((7, "L"), ((7, 7, 7), "RGB")):  # one grey or colour stands for transparent
+        marked = Image.fromarray(np.where(half() > 0, 7, 0).astype(np.uint8)).convert(mode)
+        marked.save(tmp_path / "key.png", transparency=key)
+        assert read_image(tmp_path / "key.png")[0] == pytest.approx(expected), mode
     first = Image.fromarray(half())
     first.save(tmp_path / "film.gif", save_all=True, append_images=[Image.fromarray(255 - half())])
     found, (note,) = read_image(tmp_path / "film.gif")

@@ -51,6 +51,8 @@ def _decode(path: Path, notes: list[str]) -> NDArray[Any]:
             if getattr(file, "n_frames", 1) > 1:
                 notes.append(f"{path.name} is an animation: its first frame is taken")
             upright = ImageOps.exif_transpose(file)  # cameras note how they were held
+            if "transparency" in upright.info and upright.mode in ("1", "L", "RGB"):
+                upright = upright.convert("RGBA")  # one grey or colour stands for transparent
             if upright.mode in ("L", "LA", "RGB", "RGBA", "F") or upright.mode.startswith("I"):
                 return np.asarray(upright)
             # palettes and printers' colours; a palette may have a transparent entry

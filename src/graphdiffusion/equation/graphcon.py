@@ -30,8 +30,10 @@ class GraphCON(Diffusion):
     edges instead of making them alike.
 
     For W = I, no terms and a symmetric A, :math:`E = \tfrac12(\lVert v\rVert^2 + \gamma\lVert x\rVert^2)`
-    stays below :math:`E(0)\,e^{t/\sqrt\gamma}`. If besides σ is the identity, nothing grows for γ ≥ 1 and
-    δ ≥ 0, and ``symplectic-euler`` is stable for :math:`\tau^2(\gamma + 1) < 4 - 2\tau\delta`.
+    stays below :math:`E(0)\,e^{t/\sqrt\gamma}`. If besides σ is the identity, nothing grows from rest for
+    γ ≥ 1 and δ ≥ 0, and ``symplectic-euler`` is stable for :math:`\tau^2(\gamma + 1) < 4 - 2\tau\delta`.
+    With ``velocity`` features they grow at most like 1 + t, and do so for γ = 1 and δ = 0 where A leaves
+    them as they are.
 
     Args:
         diffusivity: Gives the matrix A.

@@ -302,7 +302,7 @@ class GraphDiffusion(MessagePassing):
         out = self.equation.read(solution.state)
         extras: list[Any] = []
         if return_attention_weights:
-            extras.append((graph.edge_index, flow.attention(None, x)))
+            extras.append((graph.edge_index, flow.attention(None, flow.x0)))
         if return_trajectory:
             extras.append(Trajectory(solution, flow))
         return (out, *extras) if extras else out

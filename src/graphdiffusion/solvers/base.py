@@ -76,6 +76,10 @@ class Solver(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} has no capacity that is known beforehand.")
 
+    def limit_at(self, rate: float) -> float:
+        """Largest stable τα at the scale α of diffusion."""
+        return self.limit
+
     def held(self, time: float) -> int:
         """Estimate of the states that the backward pass of an integral needs, at rate 1."""
         return 12 * self.marks(time)
@@ -209,13 +213,13 @@ def instability(solver: Solver, step_size: float, rate: float, stable: bool) -> 
 
     Theorem 1: explicit Euler is stable for 0 < τ < 1 (here τα, with α the scale of diffusion).
     """
-    size = step_size * rate
-    if not solver.explicit or (stable and size < min(1.0, solver.limit)):
+    size, limit = step_size * rate, solver.limit_at(rate)
+    if not solver.explicit or (stable and size < min(1.0, limit)):
         return None
     if stable:
         reason = (
             f"Theorem 1 guarantees a stable explicit scheme for τα < 1; the limit of "
-            f"{type(solver).__name__} is {solver.limit:g}."
+            f"{type(solver).__name__} is {limit:g}."
         )
     else:
         reason = "A matrix that is not normalised may amplify: no step is stable for it."

@@ -65,6 +65,7 @@ class ModuleField:
 def described(field: Any) -> str:
     """A right-hand side for a message."""
     field = getattr(field, "field", field)  # under a count of evaluations
+    field = field.module if isinstance(field, ModuleField) else field
     return type(getattr(field, "equation", field)).__name__
 
 

@@ -63,8 +63,11 @@ class Fractional(FixedStep):
                 f"{history}."
             )
         self.derivative, self.history = derivative, history
-        # for α ≤ 1 the limit of τα: that of τ^β α is Γ(β + 2)/2
-        self.limit = (math.gamma(derivative + 2) / 2) ** (1 / derivative)
+        self.limit = (math.gamma(derivative + 2) / 2) ** (1 / derivative)  # for α = 1
+
+    def limit_at(self, rate: float) -> float:
+        # τ^β α < Γ(β + 2)/2, as a limit of τα
+        return self.limit * rate ** (1 - 1 / self.derivative) if rate > 0 else math.inf
 
     def begin(self, field: Field, t: Tensor, x: Tensor) -> State:
         return (x,) if self.history else (x, x)
