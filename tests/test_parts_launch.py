@@ -250,6 +250,42 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
     assert str(raised.value).endswith(again)
 
 
+def test_a_failure_on_a_full_disk(whole, tmp_path, monkeypatch, caplog):
+    """The reason that cannot be noted is said, and is not replaced by another error."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    order = Order({}, (str(tmp_path / "gone.py"),), out, out / "parts", True)
+
+    def full(self, text):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(GraphDiffusionError, match=r"gone\.py"):
+        work(order)
+    assert "gone.py" in caplog.text
+    with pytest.raises(WorkerError, match=r"its reason stands above: .*failed\.txt could not be written"):
+        raise_failure(order, 2)
+
+
+def test_a_lost_process_leaves_no_traceback(whole, tmp_path, monkeypatch, capsys, caplog):
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+
+    def lost(config):
+        raise RuntimeError("gloo: Connection closed by peer")
+
+    monkeypatch.setattr("graphdiffusion.training.launch.joined", lost)
+    order = Order({}, (), out, out / "parts", True)
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        work(order)
+    assert "Traceback" not in capsys.readouterr().err
+    assert "has lost another one (gloo: Connection closed by peer)" in caplog.text
+    assert not order.failed.exists()
+
+
 def test_an_interrupt_is_a_sentence(whole, tmp_path):
     """Ctrl-C ends all processes, and says how to go on."""
     out = tmp_path / "a run"
