@@ -131,6 +131,35 @@ def test_parts_of_a_run_in_progress_stay(whole, tmp_path, never_started, capsys)
     assert read_about(out / "parts").parts == 2
 
 
+def test_other_data_is_refused_before_the_cut(tmp_path, never_started, capsys):
+    """The parts of a run stay, and no process is started."""
+    graph, out = write_graph(tmp_path / "toy"), tmp_path / "run"
+    assert main(["train", str(graph), *OPTIONS, "--out", str(out)]) == 0
+    (out / "summary.json").unlink()
+    resume = ["train", "--resume", "--out", str(out), "--quiet", "--parts", "2"]
+    assert main(resume) == 2
+    before = (out / "parts" / "about.json").read_bytes()
+    write_graph(graph, n=70)
+    capsys.readouterr()
+    assert main(resume) == 2
+    assert "have changed since the run began" in capsys.readouterr().err
+    assert (out / "parts" / "about.json").read_bytes() == before
+
+
+def test_self_loops_of_a_graph_cut_on_disk(tmp_path):
+    """They are no edges of the graph as given."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    ring = np.stack([np.arange(40), (np.arange(40) + 1) % 40])
+    write_parts_of_edges(
+        tmp_path / "parts", ring, 40, parts=2, undirected=True, self_loops=1.0, fields=fields
+    )
+    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    summary = load_run(tmp_path / "run").summary
+    assert [summary[k] for k in ("edges_given", "edges_used", "self_loops")] == [80, 80, 40]
+
+
 def test_parts_half_written_are_removed(whole, tmp_path):
     """A kill of the writer leaves a folder under another name; the end of the run removes it."""
     out = tmp_path / "run"
