@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphdiffusion.errors import ArgumentError
+from graphdiffusion.errors import ArgumentError, DtypeError, GraphError
 from graphdiffusion.graph import Graph
 from graphdiffusion.partition import METHODS, Part, cut, split
 from graphdiffusion.partition.cut import cut_lists
@@ -166,3 +166,19 @@ def test_parts_by_brute_force(directed: bool) -> None:
     for part in split(graph, assignment):
         for key, wanted in brute_force(graph, assignment, part.number).items():
             assert plain(part, key) == wanted, key
+
+
+def test_assignments_that_are_refused() -> None:
+    graph = planted(1, 3)
+    bad = [
+        (torch.tensor([0, 1]), GraphError, r"3 numbers from 0.*shape \(2,\)"),
+        (torch.tensor([], dtype=torch.int64), GraphError, r"shape \(0,\)"),
+        (torch.tensor([[0, 1, 0]]), GraphError, r"shape \(1, 3\)"),
+        (torch.tensor([0, -1, 0]), GraphError, "numbers from 0"),
+        (torch.tensor([0, 2, 0]), GraphError, r"parts of \[2, 0, 1\] nodes"),
+        (torch.tensor([0.0, 1.5, 0.0]), DtypeError, "must hold integers, got torch.float32"),
+    ]
+    for assignment, error, message in bad:
+        with pytest.raises(error, match=message):
+            split(graph, assignment)
+    assert len(split(graph, np.array([0, 1, 0]))) == 2  # type: ignore[arg-type]

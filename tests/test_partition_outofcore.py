@@ -147,14 +147,17 @@ def test_refusals(tmp_path: Path) -> None:
         (edges, {"assignment": given * 2}, GraphError, r"parts of \[2, 0, 1\] nodes"),
         (edges, {"assignment": given, "parts": 3}, GraphError, "each of the 3 parts"),
         (edges, {"assignment": given - 1}, GraphError, "numbers from 0"),
+        (edges, {"assignment": given + 0.5}, DtypeError, "must hold integers, got torch.float32"),
         (edges + 1, {"parts": 2}, GraphError, "node 3, but num_nodes=3"),
         (edges - 1, {"parts": 2}, GraphError, "node -1"),
         (edges[0], {"parts": 2}, ShapeError, r"\(2, E\), got \(2,\)"),
         (edges / 2, {"parts": 2}, DtypeError, "integers, got float64"),
         ([edges, edges[0]], {"parts": 2}, ShapeError, r"\(2, E\)"),
         (tmp_path / "no.npy", {"parts": 2}, DataError, r"no\.npy.*give a \.npy file"),
+        (tmp_path / "all.npz", {"parts": 2}, DataError, r"all\.npz.*give a \.npy file"),
     ]
+    np.savez(tmp_path / "all.npz", edge_index=edges)
     for source, more, error, message in bad:
         with pytest.raises(error, match=message):
             write_parts_of_edges(tmp_path / "a", source, 3, **more)
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == ["all.npz"]

@@ -131,6 +131,35 @@ def test_parts_of_a_run_in_progress_stay(whole, tmp_path, never_started, capsys)
     assert read_about(out / "parts").parts == 2
 
 
+def test_other_data_is_refused_before_the_cut(tmp_path, never_started, capsys):
+    """The parts of a run stay, and no process is started."""
+    graph, out = write_graph(tmp_path / "toy"), tmp_path / "run"
+    assert main(["train", str(graph), *OPTIONS, "--out", str(out)]) == 0
+    (out / "summary.json").unlink()
+    resume = ["train", "--resume", "--out", str(out), "--quiet", "--parts", "2"]
+    assert main(resume) == 2
+    before = (out / "parts" / "about.json").read_bytes()
+    write_graph(graph, n=70)
+    capsys.readouterr()
+    assert main(resume) == 2
+    assert "have changed since the run began" in capsys.readouterr().err
+    assert (out / "parts" / "about.json").read_bytes() == before
+
+
+def test_self_loops_of_a_graph_cut_on_disk(tmp_path):
+    """They are no edges of the graph as given."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    ring = np.stack([np.arange(40), (np.arange(40) + 1) % 40])
+    write_parts_of_edges(
+        tmp_path / "parts", ring, 40, parts=2, undirected=True, self_loops=1.0, fields=fields
+    )
+    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    summary = load_run(tmp_path / "run").summary
+    assert [summary[k] for k in ("edges_given", "edges_used", "self_loops")] == [80, 80, 40]
+
+
 def test_parts_half_written_are_removed(whole, tmp_path):
     """A kill of the writer leaves a folder under another name; the end of the run removes it."""
     out = tmp_path / "run"
@@ -248,6 +277,42 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
         raise_failure(order, 2)
     again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
     assert str(raised.value).endswith(again)
+
+
+def test_a_failure_on_a_full_disk(whole, tmp_path, monkeypatch, caplog):
+    """The reason that cannot be noted is said, and is not replaced by another error."""
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+    order = Order({}, (str(tmp_path / "gone.py"),), out, out / "parts", True)
+
+    def full(self, text):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(GraphDiffusionError, match=r"gone\.py"):
+        work(order)
+    assert "gone.py" in caplog.text
+    with pytest.raises(WorkerError, match=r"its reason stands above: .*failed\.txt could not be written"):
+        raise_failure(order, 2)
+
+
+def test_a_lost_process_leaves_no_traceback(whole, tmp_path, monkeypatch, capsys, caplog):
+    out = tmp_path / "run"
+    shutil.copytree(whole[1], out)
+    (out / "summary.json").unlink()
+
+    def lost(config):
+        raise RuntimeError("gloo: Connection closed by peer")
+
+    monkeypatch.setattr("graphdiffusion.training.launch.joined", lost)
+    order = Order({}, (), out, out / "parts", True)
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        work(order)
+    assert "Traceback" not in capsys.readouterr().err
+    assert "has lost another one (gloo: Connection closed by peer)" in caplog.text
+    assert not order.failed.exists()
 
 
 def test_an_interrupt_is_a_sentence(whole, tmp_path):

@@ -81,10 +81,23 @@ def test_estimates_of_rounded_powers(name, mode):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="estimates are then those of a GPU's kernels")
 @pytest.mark.parametrize("mode", MODES[:2])
-def test_estimates_of_many_edges(mode):
-    own = {"hidden": 16, "development": 300, "gradient": mode}
+@pytest.mark.parametrize("diffusivity", ["scaled-dot", "bahdanau"])
+def test_estimates_of_many_edges(diffusivity, mode):
+    own = {"hidden": 16, "development": 300, "gradient": mode, "diffusivity": diffusivity}
     config = configured({"variant": "nonlinear", "solver": "rk4", **own})
     problem = load_problem(config, graph(500, 40_000, 16))
+    measured = allocated(Population(problem, config, [Member(0, 0, 0)]))
+    assert 0.5 < member_bytes(problem, config) / measured < 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="estimates are then those of a GPU's kernels")
+@pytest.mark.parametrize("mode", MODES[:2])
+@pytest.mark.parametrize("diffusivity", ["scaled-dot", "bahdanau"])
+def test_estimates_of_many_edges_and_a_constant_matrix(diffusivity, mode):
+    """The attention of the linear model is made once: with many edges it takes more than the states."""
+    own = {"hidden": 16, "development": 300, "gradient": mode, "diffusivity": diffusivity}
+    config = configured(own)
+    problem = load_problem(config, graph(500, 80_000, 16))
     measured = allocated(Population(problem, config, [Member(0, 0, 0)]))
     assert 0.5 < member_bytes(problem, config) / measured < 2
 

@@ -79,7 +79,7 @@ def train_on_parts(
         if folder is stored:
             parts = _check_stored(config, stored, parts, flags)
         else:
-            data = _prepare(settled, folder, parts, method, root, flags, resume).data
+            data = _prepare(settled, out, folder, parts, method, root, flags, resume).data
     watching = _Watching(quiet)
     order = Order(
         config.to_dict(),
@@ -126,6 +126,7 @@ class _Watching:
 
 def _prepare(
     settled: Settled,
+    out: Path,
     folder: Path,
     parts: int,
     method: str,
@@ -137,6 +138,7 @@ def _prepare(
     from ..data import is_dataset
     from ..partition.declared import works_on_parts
     from ..training import load_problem
+    from ..training.folder import check_same
     from ..training.lock import require_idle
     from ..training.partfolder import holds_problem, write_problem
     from ..training.population import needs_whole_graph
@@ -145,6 +147,8 @@ def _prepare(
 
     config = settled.config
     problem = load_problem(config, root=root)
+    if resume:
+        check_same(out, config, problem.data)  # before other data replaces the parts of the run
     model = rehearse(config, problem, flags)
     if not works_on_parts(model):
         raise ConfigError(needs_whole_graph(config))

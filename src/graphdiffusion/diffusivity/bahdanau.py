@@ -55,3 +55,7 @@ class Bahdanau(Bilinear):
         u, v = both[..., :1], both[..., 1:]
         one = torch.ones_like(u)
         return torch.cat([u, one], -1), torch.cat([one, v], -1)
+
+    def memory(self, nodes: int, edges: int, channels: int) -> int:
+        heads = self.vector.shape[-3]
+        return 16 * nodes * heads + edges * (12 + 16 * heads)

@@ -168,5 +168,10 @@ class Diffusion(Equation):
             return terms
         return self.diffusivity.memory(nodes, edges, channels) + terms + 4 * nodes * channels
 
+    def kept(self, nodes: int, edges: int, channels: int) -> int:
+        once = self.linear and not self.diffusivity.varies
+        learnt = any(p.requires_grad for p in self.diffusivity.parameters())
+        return self.diffusivity.memory(nodes, edges, channels) if once and learnt else 0
+
     def stacked(self) -> bool:
         return self.alpha.raw.dim() > 3

@@ -120,6 +120,10 @@ class Equation(nn.Module):
         """Estimate of what one evaluation keeps for the backward pass beside the state, in bytes."""
         return 4 * (3 * nodes * channels + 4 * edges)
 
+    def kept(self, nodes: int, edges: int, channels: int) -> int:
+        """Estimate of what is made once and kept for the backward pass, such as a constant A, in bytes."""
+        return 0
+
     def forward(self, *arguments: Any, part: str = "derivative") -> Any:
         """A method by name, so that ``functional_call`` reaches each of them."""
         return getattr(self, part)(*arguments)

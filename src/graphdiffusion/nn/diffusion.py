@@ -236,6 +236,10 @@ class GraphDiffusion(MessagePassing):
 
     def memory(self, nodes: int, edges: int) -> int:
         """Estimate of what a training step of one member holds, in bytes."""
+        # the gradient of a matrix that is made once takes as much again, when all else is given back
+        return max(self._steps_memory(nodes, edges), 2 * self.equation.kept(nodes, edges, self.channels))
+
+    def _steps_memory(self, nodes: int, edges: int) -> int:
         time, state = self.initial_time, 4 * nodes * self.channels
         power = state // 2 if self.solver.rounded else state
         closed = isinstance(self.solver, Exponential)

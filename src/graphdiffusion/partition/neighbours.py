@@ -17,7 +17,8 @@ class Neighbours:
     """Lists of neighbours in CSR form: the non-zeros of A + Aᵀ.
 
     A neighbour in both directions may stand twice in a list: a cut between the two nodes then counts twice,
-    as often as a row is exchanged for it. Self-loops may stand in the lists; a method leaves them out.
+    as often as a row is exchanged for it. Lists that were sorted on disk have it once. Self-loops may stand
+    in the lists; a method leaves them out.
 
     Attributes:
         rowptr: ``(n+1,)``: the neighbours of node i are ``col[rowptr[i]:rowptr[i+1]]``.

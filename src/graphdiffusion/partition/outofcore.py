@@ -15,6 +15,7 @@ from ..errors import ArgumentError, GraphError
 from .cut import METHODS, at_random, check_parts, chosen, cut_lists
 from .fields import as_field, deal_entries, dealt, write_fields
 from .neighbours import Array, Neighbours
+from .part import checked
 from .sorting import Edges, FileColumn, Source, sort_edges
 from .store import About, finish, new_folder, write_part
 from .streaming import ldg
@@ -67,7 +68,7 @@ def write_parts_of_edges(
         raise GraphError(f"a graph needs at least one node, got num_nodes={num_nodes}.")
     if memory < 2**16:
         raise ArgumentError(f"memory must be at least {2**16} bytes, got {memory}.")
-    given = None if assignment is None else _checked(assignment, num_nodes, parts)
+    given = None if assignment is None else checked(assignment, num_nodes, parts).cpu().numpy()
     if given is None:
         if parts is None:
             raise ArgumentError("give the number of parts, or an assignment of nodes to parts.")
@@ -107,18 +108,6 @@ def write_parts_of_edges(
 def _ldg_for_auto(method: str) -> str:
     names = {function: name for name, function in METHODS.items()}
     return names[ldg] if method == "auto" else chosen(method)
-
-
-def _checked(assignment: Tensor, n: int, parts: int | None) -> Array:
-    found = assignment.cpu().numpy().astype(np.int64)
-    counts = np.bincount(found[found >= 0]) if found.ndim == 1 else np.zeros(1)
-    if found.shape != (n,) or found.min() < 0 or not counts.all() or parts not in (None, len(counts)):
-        wanted = "each part" if parts is None else f"each of the {parts} parts"
-        raise GraphError(
-            f"an assignment to parts must have {n} numbers from 0, and {wanted} at least one node; got "
-            f"shape {found.shape}, and parts of {counts.astype(int).tolist()} nodes."
-        )
-    return found
 
 
 class _Build:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from ..errors import GraphError
+from ..errors import DtypeError, GraphError
 from ..graph import Graph
 from ..pattern import Pattern
 
@@ -190,6 +190,23 @@ class Transposed(Pattern):
         return self.part
 
 
+def checked(assignment: Tensor, n: int, parts: int | None = None) -> Tensor:
+    """The part of each node as int64, refused where a node has none or a part has no node."""
+    found = torch.as_tensor(assignment)
+    if found.is_floating_point() or found.is_complex():
+        raise DtypeError(f"an assignment to parts must hold integers, got {found.dtype}.")
+    found = found.long()
+    counts = torch.bincount(found[found >= 0]) if found.dim() == 1 else found.new_zeros(1)
+    whole = found.shape == (n,) and bool((found >= 0).all()) and bool((counts > 0).all())
+    if not whole or parts not in (None, len(counts)):
+        wanted = "each part" if parts is None else f"each of the {parts} parts"
+        raise GraphError(
+            f"an assignment to parts must have {n} numbers from 0, and {wanted} at least one node; got "
+            f"shape {tuple(found.shape)}, and parts of {counts.tolist()} nodes."
+        )
+    return found
+
+
 def split(graph: Graph, assignment: Tensor, numbers: Sequence[int] | None = None) -> list[Part]:
     """The parts of a graph, in memory.
 
@@ -198,13 +215,10 @@ def split(graph: Graph, assignment: Tensor, numbers: Sequence[int] | None = None
         assignment: Number of the part of each node, ``(n,)``, from 0. Every part must have a node.
         numbers: Which parts; by default all.
     """
-    n, parts = graph.num_nodes, int(assignment.max()) + 1
-    counts = torch.bincount(assignment, minlength=parts)
-    if len(assignment) != n or int(assignment.min()) < 0 or not bool((counts > 0).all()):
-        raise GraphError(
-            f"an assignment to parts must have {n} numbers from 0, and each of the {parts} parts at least "
-            f"one node; got {len(assignment)} numbers, and parts of {counts.tolist()} nodes."
-        )
+    n = graph.num_nodes
+    assignment = checked(assignment, n)
+    counts = torch.bincount(assignment)
+    parts = len(counts)
     # place of a node among those of its part
     order = torch.argsort(assignment, stable=True)
     place = torch.empty_like(order)

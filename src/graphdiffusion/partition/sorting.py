@@ -94,7 +94,11 @@ class Edges:
 
 def _opened(path: Path) -> Array:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            found.close()
+            raise ValueError("an archive of arrays")
+        return found
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"cannot read edges from {path} ({error}): give a .npy file of shape (2, E)."

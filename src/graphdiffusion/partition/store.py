@@ -31,7 +31,7 @@ from ..graph import Graph
 from .arrays import MEND, load, read_note, save, write_note
 from .fields import Field, as_field, read_fields, write_fields
 from .neighbours import Array
-from .part import Part, split
+from .part import Part, checked, split
 
 KIND, PART_KIND = "a graph in parts", "a part of a graph"
 FORMAT = 1
@@ -92,14 +92,14 @@ def write_parts(
     n = graph.num_nodes
     ready = {name: as_field(name, value, n) for name, value in (fields or {}).items()}
     with new_folder(Path(folder)) as made:
-        parts = split(graph, assignment.cpu())
-        numbers = assignment.cpu().numpy()
-        notes = write_fields(made, numbers, len(parts), ready)
+        numbers = checked(assignment, n).cpu()
+        parts = split(graph, numbers)
+        notes = write_fields(made, numbers.numpy(), len(parts), ready)
         sizes = [
             write_part(made, part.number, _arrays(part), part.halo_counts, part.send_counts, own)
             for part, own in zip(parts, notes, strict=True)
         ]
-        return finish(made, numbers, graph.num_edges, sizes, list(ready), method, seed, about)
+        return finish(made, numbers.numpy(), graph.num_edges, sizes, list(ready), method, seed, about)
 
 
 def _arrays(part: Part) -> dict[str, Array]:

@@ -59,7 +59,7 @@ def open_folder(
         require_free(path)
     with writing(path):
         if resume:
-            fingerprint = _check_same(path, config, data, digests)
+            fingerprint = check_same(path, config, data, digests)
         else:
             _require_empty(path)
             fingerprint = Fingerprint.of(config, data, digests)
@@ -74,7 +74,9 @@ def open_folder(
             raise
 
 
-def _check_same(folder: Path, config: Config, data: Data, digests: dict[str, Any] | None) -> Fingerprint:
+def check_same(
+    folder: Path, config: Config, data: Data, digests: dict[str, Any] | None = None
+) -> Fingerprint:
     """What the run in a folder began with, which must be these options and this data."""
     if not holds_run(folder):
         raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")

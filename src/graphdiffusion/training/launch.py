@@ -29,6 +29,8 @@ from .folder import holds_run, is_finished
 from .trainer import Watcher
 from .worker import joined, restarted, train_part
 
+log = logging.getLogger("graphdiffusion")
+
 RESTARTS = 3  # of all processes, after one of them is lost
 
 # a process that fails by itself says so here, since it would fail again: those started anew end at once
@@ -78,14 +80,24 @@ def work(order: Order) -> None:
         with joined(config.device) as device:
             train_part(config, order.out, order.folder, device, resume=resume, watching=order.watching)
     except Exception as error:
-        if not isinstance(error, GraphDiffusionError):
-            traceback.print_exc()
         lost = not isinstance(error, GraphDiffusionError)  # whatever a path in its sentence says
         lost = lost and any(word in str(error).lower() for word in _LOST)
+        if lost:  # what matters is why the other process ended
+            log.warning("process %s has lost another one (%s)", os.environ.get("RANK", "0"), error)
+        elif not isinstance(error, GraphDiffusionError):
+            traceback.print_exc()
         if order.notes_failure and not lost:
-            order.failed.parent.mkdir(parents=True, exist_ok=True)
-            order.failed.write_text(f"{type(error).__name__}: {error}")
+            _note(order, f"{type(error).__name__}: {error}")
         raise
+
+
+def _note(order: Order, reason: str) -> None:
+    """Note why a process fails; where the disk is full, the note is empty and the screen has the reason."""
+    try:
+        order.failed.parent.mkdir(parents=True, exist_ok=True)
+        order.failed.write_text(reason)
+    except OSError:
+        log.error("%s", reason)
 
 
 def work_here(order: Order) -> None:
@@ -152,6 +164,7 @@ def raise_failure(order: Order, parts: int, more: str = "") -> None:
     if order.failed.exists():
         reason = order.failed.read_text()
         order.failed.unlink()
+        reason = reason or f"its reason stands above: {order.failed} could not be written"
         raise WorkerError(f"a process has failed ({reason}).{_again(order, parts, more)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ import torch.distributed as dist
 
 from ..errors import ConfigError
 from ..partition import use_part
+from ..partition.whole import total
 from .config import Config
 from .folder import holds_run, open_folder
 from .partfolder import read_problem
 from .parts import SharedFolder
-from .problem import pick_device, protocol
+from .problem import Problem, pick_device, protocol
 from .rendezvous import fresh_store
 from .summary import Result
 from .trainer import Trainer, Watcher
@@ -89,7 +91,15 @@ def train_part(
     kept: Any = open_folder(out, config, problem.data, resume, digests) if first else nullcontext()
     watched = watching(len(members)) if first else nullcontext()
     with use_part(problem.graph), kept as own, watched as watcher:  # type: ignore[arg-type]
+        if digests is None:
+            problem = _with_loops(problem)
         return Trainer(problem, config, members, SharedFolder(own), watcher).run()
+
+
+def _with_loops(problem: Problem) -> Problem:
+    """A graph that was cut on disk does not note its self-loops: they are counted, on all parts."""
+    loops = int(total((problem.graph.row == problem.graph.col).sum()))
+    return replace(problem, edges_before=problem.num_edges - loops, loops=loops)
 
 
 def restarted(out: Path) -> bool:
