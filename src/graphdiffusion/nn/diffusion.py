@@ -20,7 +20,6 @@ from ..options import Bounds, Named, create
 from ..solvers import SOLVERS, Adjoint, Room, Solution, Solver, instability, integrate
 from ..solvers.base import refuse_adjoint
 from ..solvers.dormand_prince import DormandPrince
-from ..solvers.exponential import Exponential
 from ..solvers.series import refuse_channels
 from .assembly import (
     ALPHA,
@@ -31,6 +30,7 @@ from .assembly import (
     make_terms,
     rewiring_rule,
 )
+from .memory import step_bytes
 from .modules import reset_children, shallow
 
 SHORTEST = 1e-3  # a learnt T goes no lower: steps of an adaptive scheme need a positive T
@@ -236,29 +236,9 @@ class GraphDiffusion(MessagePassing):
 
     def memory(self, nodes: int, edges: int) -> int:
         """Estimate of what a training step of one member holds, in bytes."""
-        # the gradient of a matrix that is made once takes as much again, when all else is given back
-        return max(self._steps_memory(nodes, edges), 2 * self.equation.kept(nodes, edges, self.channels))
-
-    def _steps_memory(self, nodes: int, edges: int) -> int:
-        time, state = self.initial_time, 4 * nodes * self.channels
-        power = state // 2 if self.solver.rounded else state
-        closed = isinstance(self.solver, Exponential)
-        kept = power if closed else state
-        # the closed form keeps powers of the matrix times x alone
-        each = 0 if closed else self.equation.memory(nodes, edges, self.channels)
-        if isinstance(self.gradient, Adjoint) and not closed:
-            # the ends of segments; stages of Dormand-Prince for state, adjoint and source; one evaluation
-            ends = math.ceil(time) * state + 12 * (3 * state + 4 * edges) + 2 * each
-            return ends + 16 * state
-        held, products = self.solver.held(time), self.solver.products(time)
-        if self.gradient == "backprop":
-            return held * (kept + each) + products * power + 16 * state
-        # states between √N segments, and the segment at work
-        steps = self.solver.marks(time)
-        length = math.isqrt(steps - 1) + 1 if steps else 1
-        held, products = (math.ceil(v * length / max(steps, 1)) for v in (held, products))
-        ends = math.ceil(steps / length)
-        return held * (kept + each) + products * power + ends * kept + 16 * state
+        return step_bytes(
+            self.equation, self.solver, self.gradient, self.initial_time, nodes, edges, self.channels
+        )
 
     def warnings(self) -> list[str]:
         """Sentences about options without effect, and a step that is too long for the equation."""
