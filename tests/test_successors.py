@@ -139,7 +139,7 @@ def test_all_equations_have_one_space():
 
 
 @pytest.mark.parametrize("data", ["squirrel", "cora"])
-def test_a_search_sees_every_structure(data):
+def test_a_search_sees_every_value_of_every_option(data):
     """Sums over rows, columns and both, every diffusivity, x(0) read or not: whatever the start has."""
     own = successors.FULL
     trials = own.trials[data]
