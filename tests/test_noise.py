@@ -28,6 +28,15 @@ def test_same_on_repeat_and_prefix():
     assert not torch.equal(mask(3), mask(4))
 
 
+def test_pieces_of_a_mask_are_those_of_the_whole():
+    keys, count = derive(torch.arange(2), 7), 200_000
+    whole = dropout_scale(keys, (count,), torch.tensor(0.25))
+    bits = random_bits(keys, count)
+    assert torch.equal(whole == 0, bits < 2**22)
+    places = torch.arange(count).flip(0)
+    assert torch.equal(dropout_scale(keys, (count,), torch.tensor(0.25), places), whole.flip(1))
+
+
 def test_a_member_draws_what_it_would_draw_alone():
     keys = derive(torch.arange(5), 3)
     rates = torch.tensor([0.0, 0.2, 0.5, 0.7, 0.9])

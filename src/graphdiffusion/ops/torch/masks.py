@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+_AT_ONCE = 2**16  # numbers that are drawn at once on a CPU: the dozen passes over them stay in cache
+
 
 def random_bits(key: Tensor, count: int | Tensor) -> Tensor:
     """Draws of 24 random bits for each key: ``(...)`` int64 → ``(..., count)`` int32.
@@ -38,5 +40,17 @@ def dropout(key: Tensor, rate: Tensor, size: int | Tensor) -> Tensor:
 
     ``size`` as in :func:`random_bits`.
     """
+    if key.device.type != "cpu" or torch.compiler.is_compiling():
+        return _factors(key, rate, size)
+    count = len(size) if isinstance(size, Tensor) else size
+    out = rate.new_empty(len(key), count)
+    for first in range(0, count, _AT_ONCE):
+        last = min(first + _AT_ONCE, count)
+        at = size[first:last] if isinstance(size, Tensor) else torch.arange(first, last)
+        out[:, first:last] = _factors(key, rate, at)
+    return out
+
+
+def _factors(key: Tensor, rate: Tensor, size: int | Tensor) -> Tensor:
     threshold = (rate.double() * 2**24).to(torch.int32)
     return (random_bits(key, size) >= threshold[:, None]) * (1 / (1 - rate))[:, None]
