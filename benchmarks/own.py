@@ -93,7 +93,8 @@ def greedy(
 def choose(folder: Path, size: int, rule: Size, without: list[str]) -> dict[str, Any]:
     found = {(own["data"], own["rate"]): own for own in map(read, sorted(folder.glob("*.npz")))}
     cache: dict[Any, float] = {}
-    names = [name for name in next(iter(found.values()))["names"] if name not in without]
+    everywhere = set.intersection(*(set(own["names"]) for own in found.values()))
+    names = [name for name in POOL if name in everywhere and name not in without]
     alone = {name: scores(found, [name], rule, cache) for name in names}
     best = {data: max(own[data] for own in alone.values()) for data in next(iter(alone.values()))}
     chosen = greedy(found, names, size, rule, cache)

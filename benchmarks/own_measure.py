@@ -8,6 +8,7 @@ is kept as the byte 255 √p.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ NODES, FITS = 1200, 4
 
 
 def measure(cell: Cell, pool: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Train all candidates of a pool on a cell and keep their answers in a file."""
+    """Train all candidates of a pool on a cell and keep their answers in a file, one after the other."""
     folds, y = FOLDS["none"], cell.data.y
     pairs = [(d, f) for d in range(cell.draws) for f in range(folds)]
     each = [share_split(cell.labels(d), f, d, test="none") for d, f in pairs]
@@ -39,9 +40,17 @@ def measure(cell: Cell, pool: dict[str, dict[str, Any]], folder: Path) -> None:
     fold = torch.stack([
         split.val[d * folds : (d + 1) * folds, known[d]].byte().argmax(0) for d in range(cell.draws)
     ])  # fmt: skip
-    found: dict[str, Any] = {"data": cell.data.name, "rate": cell.rate, "names": list(pool)}
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{cell.data.name}-{cell.rate}.npz"
+    found: dict[str, Any] = {"data": cell.data.name, "rate": cell.rate, "names": []}
     found |= {"known": y[known].numpy(), "test": y[test].numpy(), "fold": fold.numpy()}
+    if file.exists():  # an interrupted measurement goes on
+        with np.load(file) as stored:
+            found |= dict(stored)
+            found["names"] = stored["names"].tolist()
     for name, options in pool.items():
+        if name in found["names"]:
+            continue
         above = {"scaling": "auto", "epochs": EPOCHS, "patience": PATIENCE, **options}
         config = Config.from_dict({**cell.base, **above})
         crossed = train(cell, config, members, split)
@@ -55,9 +64,11 @@ def measure(cell: Cell, pool: dict[str, dict[str, Any]], folder: Path) -> None:
         found[f"folds.{name}"] = _bytes(torch.stack([outputs[d].mean(0)[test[d]] for d in draws]))
         means = fits.view(cell.draws, FITS, len(y), -1).mean(1)
         found[f"fits.{name}"] = _bytes(torch.stack([means[d][test[d]] for d in draws]))
+        found["names"] = [*found["names"], name]
+        with TemporaryDirectory(dir=folder) as part:
+            np.savez_compressed(whole := Path(part, "whole.npz"), **found)
+            whole.replace(file)
         print(cell.data.name, cell.rate, name, flush=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / f"{cell.data.name}-{cell.rate}.npz", **found)
 
 
 def _some(masks: Tensor, generator: torch.Generator) -> Tensor:

@@ -17,6 +17,8 @@ _APART = {**_ROWS, "mlp": True, "time": 2.0, "readout": 1}  # where neighbours d
 _NEAR = {**_ATTENTION, "over": "rows", "time": 4.0, **_STRONG}  # where they are alike, as own-*.toml
 _STEPS = {"solver": "rk4", "step_size": 1.0}
 _OSCILLATORS = {"equation": "graphcon", "solver": "symplectic-euler", "step_size": 0.5}
+# with few labels, where neighbours are alike: of one trial that two searches of grand reproduce successors chose
+_FEW = {**_NEAR, "time": 7.5, "alpha": 0.27, "input_dropout": 0.8, "dropout": 0.7, "decay": 8e-3}
 
 # of 54 configurations those that stood out at 5 labels a class, and of each kind at least one
 POOL: dict[str, dict[str, Any]] = {
@@ -45,6 +47,8 @@ SUCCESSORS: dict[str, dict[str, Any]] = {
     "adc-laplacian": {**_SYMMETRIC, "equation": "adc", "terms": "", "time": 5.0, **_STRONG},
     "graphcon": {**_NEAR, **_OSCILLATORS},
     "graphcon-apart": {**_APART, **_OSCILLATORS},
+    "adc-few": {**_FEW, "equation": "adc", "pace": 1.7},
+    "graphcon-few": {**_FEW, **_OSCILLATORS},
     "sharpening": {**_NEAR, "terms": "source,blurring-sharpening"},
     "sharpening-apart": {**_APART, "terms": "source,blurring-sharpening", "reaction": 0.3},
     "labelled": {**_NEAR, "terms": "source,labelled-source"},

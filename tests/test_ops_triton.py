@@ -164,27 +164,29 @@ else:
         if not add:
             close(triton_backend.spmm(pattern, entries, x, minus=x), exact - x.double())
 
+    @pytest.mark.parametrize("sums", [1, 2, 5])
     @pytest.mark.parametrize("count", [1, 3, 8, 11])
-    def test_combine_and_dots(count: int) -> None:
+    def test_combine_and_dots(count: int, sums: int) -> None:
         states = [draw(3, 9, 5, seed=k) for k in range(count)]
-        c = draw(count, 3, seed=20)
-        start = draw(3, 9, 5, seed=21)
+        c = draw(sums, count, 3, seed=20)
+        start = draw(sums, 3, 9, 5, seed=21)
         close(triton_backend.combine(c, states), torch_backend.combine(c, states))
         close(triton_backend.combine(c, states, start), torch_backend.combine(c, states, start))
-        close(triton_backend.dots(start, states), torch_backend.dots(start, states))
+        close(triton_backend.dots(start.unbind(), states), torch_backend.dots(start.unbind(), states))
 
     @pytest.mark.parametrize("count", [1, 8, 11])
     def test_sums_of_rounded_states(count: int) -> None:
         """bfloat16 states beside float32 coefficients and gradients: sums are float32."""
         states = [draw(3, 9, 5, dtype=torch.bfloat16, seed=k) for k in range(count)]
-        c, start = draw(count, 3, dtype=torch.float32, seed=20), draw(3, 9, 5, dtype=torch.float32, seed=21)
-        exact = [s.double() for s in states]
-        for found, right in (
+        c = draw(2, count, 3, dtype=torch.float32, seed=20)
+        fields = [draw(3, 9, 5, dtype=torch.float32, seed=21 + k) for k in range(2)]
+        exact, right = [s.double() for s in states], [f.double() for f in fields]
+        for found, expected in (
             (triton_backend.combine(c, states), torch_backend.combine(c.double(), exact)),
-            (triton_backend.dots(start, states), torch_backend.dots(start.double(), exact)),
+            (triton_backend.dots(fields, states), torch_backend.dots(right, exact)),
         ):
             assert found.dtype == torch.float32
-            close(found, right)
+            close(found, expected)
         graph = graph_with_hubs()
         q = draw(2, graph.num_nodes, 6, dtype=torch.float32)
         k = draw(2, graph.num_nodes, 6, dtype=torch.bfloat16, seed=2)
@@ -192,21 +194,23 @@ else:
         assert scores.dtype == torch.float32
         close(scores, torch_backend.sddmm(graph, q.double(), k.double()))
 
+    @pytest.mark.parametrize("rounded", [False, True])
+    @pytest.mark.parametrize("outputs", [1, 3])
     @pytest.mark.parametrize("checkpoint", [False, True])
-    def test_rounded_powers(checkpoint: bool) -> None:
-        """Powers in bfloat16 and their gradients, as on stock torch."""
+    def test_power_series(checkpoint: bool, outputs: int, rounded: bool) -> None:
+        """Sums of powers, also of bfloat16 powers, and their gradients, as on stock torch."""
         graph = graph_with_hubs()
         values = draw(2, graph.num_edges, dtype=torch.float32).div(8).requires_grad_()
         x = draw(2, graph.num_nodes, 6, dtype=torch.float32, seed=2).requires_grad_()
-        c = draw(1, 2, 1, 1, 6, dtype=torch.float32, seed=3).requires_grad_()
+        c = draw(outputs, 2, 1, 1, 10, dtype=torch.float32, seed=3).requires_grad_()
         results = []
         for name in ("triton", "torch"):
             with ops.use_backend(name):
-                out = power_series(graph, values, x, c, c, checkpoint, True)
+                out = torch.stack(power_series(graph, values, x, c, c, checkpoint, rounded)[-2:])
                 results.append([out, *torch.autograd.grad(out.square().sum(), [values, x, c])])
         for found, right in zip(*results, strict=True):
             assert found.dtype == torch.float32
-            close(found, right.double(), 1e-2)  # the interpreter cuts off what a GPU rounds
+            close(found, right.double(), 1e-2 if rounded else None)  # the interpreter cuts off bits
 
     @pytest.mark.parametrize("wants_c", [False, True])
     @pytest.mark.parametrize("wanted", [[False] * 3, [True, False, True], [True] * 3, [True, False] * 5])

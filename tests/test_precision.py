@@ -50,7 +50,7 @@ def test_against_the_formula(checkpoint):
     weight = torch.randn(3, 2, 40, 5, generator=torch.Generator().manual_seed(9))
     given = [f.clone().requires_grad_() for f in fields]
     exact = [f.double().requires_grad_() for f in fields]
-    out = power_series(graph, *given, given[2], checkpoint, True)
+    out = torch.stack(power_series(graph, *given, given[2], checkpoint, True))
     right = by_formula(graph, *exact)
     assert out.dtype == torch.float32
     found = torch.autograd.grad((out * weight).sum(), given)
@@ -59,15 +59,15 @@ def test_against_the_formula(checkpoint):
         assert a.dtype == torch.float32
         assert float((a - b).detach().norm() / b.detach().norm()) < 1e-5
     # and it is not what float32 gives
-    plain = power_series(graph, *fields, fields[2], checkpoint)
+    plain = torch.stack(power_series(graph, *fields, fields[2], checkpoint))
     assert 1e-4 < float((out.detach() - plain).norm() / plain.norm()) < UNIT
 
 
 def test_the_bound():
     """‖A‖∞ = 1: power k has at most k + 1 errors of rounding, each of at most 2⁻⁸ of the largest entry."""
     graph, values, x, c = problem(terms=30)
-    out = power_series(graph, values, x, c, c, False, True)
-    exact = power_series(graph, values.double(), x.double(), c.double(), c.double(), False)
+    out = torch.stack(power_series(graph, values, x, c, c, False, True))
+    exact = torch.stack(power_series(graph, values.double(), x.double(), c.double(), c.double(), False))
     errors = torch.arange(1, c.shape[-1] + 1) * UNIT * (1 + UNIT) ** c.shape[-1]
     bound = (c * errors).sum(-1) * x.abs().amax((-2, -1), keepdim=True)
     assert bool(((out - exact).abs() <= bound).all())

@@ -23,6 +23,10 @@ def inputs(outputs: int, members: tuple[int, ...], terms: int, dtype: Any = D) -
     return [values, normal(*members, 9, 8, dtype=dtype), normal(outputs, *members, 1, 1, terms + 1)]
 
 
+def stacked(*args: Any) -> Tensor:
+    return torch.stack(power_series(GRAPH, *args))
+
+
 def gradients(found: Tensor, leaves: list[Tensor], wanted: tuple[int, ...]) -> tuple[Tensor, ...]:
     weights = normal(*found.shape, seed=3, dtype=found.dtype)
     return torch.autograd.grad((found * weights).sum(), [leaves[k] for k in wanted])
@@ -38,13 +42,13 @@ def test_sums_of_powers(
     leaves = inputs(outputs, members, terms)
     values, x, c = leaves
     exact = composed(partial(propagate, GRAPH, values), x, c, c)
-    torch.testing.assert_close(power_series(GRAPH, values, x, c, c, False), exact)
+    torch.testing.assert_close(stacked(values, x, c, c, False), exact)
     some = [(1,), (2,), (1, 2)] + ([(0,), (0, 1, 2), (0, 2)] if terms else [])
     for wanted in some:
         for k, leaf in enumerate(leaves):
             leaf.requires_grad_(k in wanted)
         for kept in (False, True):  # all powers, or some
-            found = power_series(GRAPH, values, x, c, c, kept)
+            found = stacked(values, x, c, c, kept)
             torch.testing.assert_close(found, exact)
             own = gradients(found, leaves, wanted)
             other = gradients(composed(partial(propagate, GRAPH, values), x, c, c), leaves, wanted)
@@ -58,9 +62,29 @@ def test_what_the_gradient_of_x_does_not_see(outputs: int) -> None:
     through = normal(*c.shape, seed=9)
     for leaf in leaves:
         leaf.requires_grad_()
-    found = gradients(power_series(GRAPH, values, x, c, through, False), leaves, (0, 1))
+    found = gradients(stacked(values, x, c, through, False), leaves, (0, 1))
     exact = gradients(composed(partial(propagate, GRAPH, values), x, c, through), leaves, (0, 1))
     torch.testing.assert_close(found, exact)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("read", [(0,), (2,), (0, 2)])
+def test_outputs_that_nothing_reads(read: tuple[int, ...], checkpoint: bool) -> None:
+    leaves = inputs(3, (2,), 7)
+    values, x, c = leaves
+    through = normal(*c.shape, seed=9)
+    for leaf in leaves:
+        leaf.requires_grad_()
+    exact = composed(partial(propagate, GRAPH, values), x, c, through)
+    added = normal(2, 9, 8, seed=5).requires_grad_()
+    leaves = [*leaves, added]
+    exact = exact + added
+    found = power_series(GRAPH, values, x, c, through, checkpoint, added=added)
+    own, other = ([out[m].square().sum() for m in read] for out in (found, exact))
+    right = torch.autograd.grad(sum(other), leaves)
+    torch.testing.assert_close(torch.autograd.grad(sum(own), leaves), right)
+    unread = [m for m in range(3) if m not in read]
+    assert not right[2][unread].any()
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -69,7 +93,7 @@ def test_a_member_alone_and_among_others(outputs: int) -> None:
 
     def run(leaves: list[Tensor]) -> tuple[Tensor, ...]:
         leaves = [leaf.detach().clone().requires_grad_() for leaf in leaves]
-        found = power_series(GRAPH, *leaves, leaves[2], False)
+        found = stacked(*leaves, leaves[2], False)
         grads = torch.autograd.grad(found.square().sum(), leaves)
         return (found.movedim(0, 1), grads[0], grads[1], grads[2].movedim(0, 1))
 

@@ -119,11 +119,11 @@ def test_fixed_steps_need_as_many_as_the_longest_time():
 
 
 def test_exponential_steps_need_room_for_their_series():
-    """Steps, and τα in quarters; only what has grown gets more than it needs."""
+    """Steps, and τα in eighths; only what has grown gets more than it needs."""
     options = {"variant": "nonlinear", "solver": "exponential-two-step", "step_size": 2.0, "time": 6.0}
     members = population(**options)
     (steps, parts) = needed_room(members)
-    assert steps == 3 and parts == 5 and members.stack.model.learns_capacity()  # τα a little above 1
+    assert steps == 3 and parts == 9 and members.stack.model.learns_capacity()  # τα a little above 1
     step = Recorded(members)
     for _ in range(2):
         step.replay()

@@ -148,10 +148,10 @@ def match(graph: Part | Transposed, own: Tensor, other: Tensor, field: Tensor) -
 
 
 def combine(c: Tensor, states: Sequence[Tensor], start: Tensor | None = None) -> Tensor:
-    """``x + Σ_k c_k x_k``, row by row: nothing is exchanged."""
+    """``x_m + Σ_k c_mk y_k``, row by row: nothing is exchanged."""
     return backend(states[0]).combine(c, states, start)
 
 
-def dots(a: Tensor, states: Sequence[Tensor]) -> Tensor:
+def dots(fields: Sequence[Tensor], states: Sequence[Tensor]) -> Tensor:
     """Inner products over own nodes: what this part adds to the gradient of something shared."""
-    return backend(a).dots(a, states)
+    return backend(fields[0]).dots(fields, states)

@@ -124,13 +124,13 @@ class Exponential(Solver):
             tolerance, most = self.tolerance or default_tolerance(x.dtype), self.max_evaluations
             found = polynomial_states(flow.graph, affine, x, stops, tolerance, most, stats, checkpoint)
             return found[-1], found[:-1]
-        states = self._series(flow, affine, x, stops, stats, checkpoint)
-        return states[-1], [states[k] for k in range(len(states) - 1)]
+        *states, last = self._series(flow, affine, x, stops, stats, checkpoint)
+        return last, states
 
     def _series(
         self, flow: Any, affine: Any, x: Tensor, times: Tensor, stats: Stats, checkpoint: bool
-    ) -> Tensor:
-        """x at the times ``(m, ..., 1, 1)`` → ``(m, ..., n, d)``."""
+    ) -> list[Tensor]:
+        """x at the m times ``(m, ..., 1, 1)``."""
         tolerance = self.tolerance or default_tolerance(x.dtype)
         rate = affine.powers[1].double() * times  # (m, ..., 1, 1), or a rate for each channel
         terms = self.terms
@@ -155,21 +155,21 @@ class Exponential(Solver):
         stats.last_step = times[-1].detach()
         # a source that starts where the state starts shares its basis, whether or not its gradient does
         total = through = powers
-        elsewhere: Tensor | None = None
+        elsewhere: list[tuple[Tensor, ...]] = []
         for source in affine.sources:
             fed = source.coefficient.unsqueeze(-1) * sources
             if source.field is not x:
                 stats.evaluations += terms
                 origin = source.field.detach() if source.detached else source.field
                 more = power_series(flow.graph, affine.values, origin, fed, fed, checkpoint, self.rounded)
-                elsewhere = more if elsewhere is None else elsewhere + more
+                elsewhere.append(more)
                 continue
             total = total + fed
             through = through if source.detached else through + fed
         if not any(source.detached for source in affine.sources):
             through = total
         out = power_series(flow.graph, affine.values, x, total, through, checkpoint, self.rounded)
-        return out if elsewhere is None else out + elsewhere
+        return [sum(parts[1:], start=parts[0]) for parts in zip(out, *elsewhere, strict=True)]
 
     def __repr__(self) -> str:
         return f"Exponential(tolerance={self.tolerance})"

@@ -31,10 +31,27 @@ class ExponentialTwoStep(FixedExponential):
     series = (1.5,)
 
     def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> Step:
+        return self._step(field, t, h, state, index, stats, (1.0, 1.5))
+
+    def last_step(
+        self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats
+    ) -> Step:
+        return self._step(field, t, h, state, index, stats, (1.0,))
+
+    def _step(
+        self,
+        field: Field,
+        t: Tensor,
+        h: Tensor,
+        state: State,
+        index: int,
+        stats: Stats,
+        shares: tuple[float, ...],
+    ) -> Step:
         x = state[0]
         start = self.first(field, t, x, index, stats) if index == 0 else None
         cut = self.cut(field, h, x.dtype)
         middle = state[1] if start is None else start.solve(h, x, cut, stats, share=0.5)
         frozen = freeze(field, t + h / 2, middle)
-        new, following = frozen.solutions(h, x, cut, stats, (1.0, 1.5))
-        return Step((new, following), (x,), None, frozen.curve(h, x, new, cut))
+        found = frozen.solutions(h, x, cut, stats, shares)
+        return Step(found, (x,), None, frozen.curve(h, x, found[0], cut))

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from ..errors import ArgumentError
 from ..options import Bounds
-from .base import Hits, Marching, Room, State, record, unset
+from .base import Hits, Marching, Room, State, Step, record, unset
 from .field import Counted, Field
 from .solution import MAX_EVALUATIONS, Stats, too_many_evaluations
 
@@ -74,6 +74,12 @@ class FixedStep(Marching):
     def marks(self, time: float) -> int:
         return int(self.steps(torch.tensor(time)))
 
+    def last_step(
+        self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats
+    ) -> Step:
+        """The step after which there is none: a scheme may leave out what only the next one needs."""
+        return self.step(field, t, h, state, index, stats)
+
     def _limited(self, steps: Tensor, stats: Stats) -> Tensor:
         """The numbers of steps of all members, NaN for those that need too many."""
         over = steps * self.evaluations > self.max_evaluations
@@ -116,7 +122,8 @@ class FixedStep(Marching):
                 going = index < steps
                 # a member that has arrived takes steps of size zero; selected, because 0 · ∞ is NaN
                 h = size if together else torch.where(going, size, 0.0)
-                step = self.step(counted, t, h.to(x.dtype), state, index, stats)
+                take = self.step if index + 1 < longest else self.last_step
+                step = take(counted, t, h.to(x.dtype), state, index, stats)
                 if times is not None and hits[index]:
                     record(outputs, hits[index], place == index, times, t, h, step.between)
                 state = step.state

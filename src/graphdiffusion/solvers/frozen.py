@@ -130,10 +130,10 @@ class Frozen:
         if self.shares:
             if cut.rounded:
                 check_rounded(y, c)
-            found = composed(self.product, y, c, c)
-        else:
-            found = power_series(self.graph, self.matrices[0], y, c, c, False, cut.rounded)
-        return found.unbind(0) if self.source is None else tuple(x + part for part in found.unbind(0))
+            found = composed(self.product, y, c, c).unbind()
+            return found if self.source is None else tuple(x + part for part in found)
+        added = None if self.source is None else x
+        return power_series(self.graph, self.matrices[0], y, c, c, False, cut.rounded, added)
 
     def curve(self, h: Tensor, x: Tensor, new: Tensor, cut: Cut) -> Callable[[Tensor], Tensor]:
         """The solution at a share θ of the step h from x to ``new``; all θ have the products in common."""

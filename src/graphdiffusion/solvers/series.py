@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -32,8 +32,9 @@ def power_series(
     through: Tensor,
     checkpoint: bool,
     rounded: bool = False,
-) -> Tensor:
-    """``Σ_k c_k A^k x`` for every output time.
+    added: Tensor | None = None,
+) -> tuple[Tensor, ...]:
+    """``Σ_k c_k A^k x`` for every output time, to which ``added`` ``(..., n, d)`` is added.
 
     Args:
         c: Coefficients ``(m, ..., 1, 1, K+1)``, or ``(m, ..., 1, d, K+1)`` with one for each channel.
@@ -43,14 +44,16 @@ def power_series(
             and the gradient is that of the sum without rounding, at these powers.
 
     Returns:
-        ``(m, ..., n, d)``.
+        m states ``(..., n, d)``.
     """
     if rounded:
         check_rounded(x, c)
     if c.shape[-2] > 1 or traced():
-        return composed(partial(propagate, graph, values), x, c, through)
+        found = composed(partial(propagate, graph, values), x, c, through).unbind()
+        return found if added is None else tuple(added + out for out in found)
     c, through = c.squeeze(-2), c.squeeze(-2) if through is c else through.squeeze(-2)
-    lead = torch.broadcast_shapes(values.shape[:-1], x.shape[:-2], c.shape[1:-2])
+    own = [values.shape[:-1], x.shape[:-2], c.shape[1:-2], () if added is None else added.shape[:-2]]
+    lead = torch.broadcast_shapes(*own)
     n, d = x.shape[-2:]
 
     def flat(weights: Tensor) -> Tensor:
@@ -59,16 +62,17 @@ def power_series(
         return wide.expand(m, *lead, k).reshape(m, -1, k).transpose(1, 2).contiguous()
 
     same = through is c or through.data_ptr() == c.data_ptr()
-    out = _Series.apply(
+    found = _Series.apply(
         graph,
         values.expand(*lead, -1).reshape(-1, values.shape[-1]),
         x.expand(*lead, n, d).reshape(-1, n, d),
+        None if added is None else added.expand(*lead, n, d).reshape(-1, n, d),
         flat(c),
         None if same else flat(through.detach()),
         math.ceil(math.sqrt(c.shape[-1])) if checkpoint else 1,
         rounded,
     )
-    return out.reshape(len(c), *lead, n, d)
+    return tuple(out.reshape(*lead, n, d) for out in found)
 
 
 def refuse_channels() -> NoReturn:
@@ -122,33 +126,32 @@ class _Series(Function):
         graph: Graph,
         values: Tensor,
         x: Tensor,
+        added: Tensor | None,
         c: Tensor,
         through: Tensor | None,
         stride: int,
         rounded: bool,
-    ) -> Tensor:
+    ) -> tuple[Tensor, ...]:
         kernels, start = backend(x, graph), x.bfloat16() if rounded else x
-        needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[3]
+        needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[4]
         ctx.graph, ctx.stride, ctx.through = graph, stride, through
         ctx.buffered = not x.is_cuda and kernels is torch_kernels
+        ctx.set_materialize_grads(False)  # an output that nothing reads costs nothing
         if ctx.buffered and needs_basis and stride == 1:
             basis = torch_kernels.powers(graph, values, start, c.shape[1] - 1)
             ctx.save_for_backward(values, c, basis)
-            return torch_kernels.power_sums(c, basis)
+            return _plus(added, torch_kernels.power_sums(c, basis).unbind())
         # Horner here too: no sum to carry along. Rounded powers are those of the training, too
         if not needs_basis and len(c) == 1 and not rounded:
             ctx.save_for_backward(values, c)
             if ctx.buffered:
-                return torch_kernels.horner(graph, values, c, x.unsqueeze(0))[0].unsqueeze(0)
-            out = c[0, -1, :, None, None] * x
-            for k in range(c.shape[1] - 2, -1, -1):
-                out = kernels.spmm(graph, values, out, add=(c[0, k], x))
-            return out.unsqueeze(0)
+                return _plus(added, [torch_kernels.horner(graph, values, c, x.unsqueeze(0))[0]])
+            return _plus(added, [_horner(kernels, (graph, values), c, [x])])
         # powers are added up when all are there, or, where they are not kept, a few at a time
         most = c.shape[1] if needs_basis and stride == 1 else _TOGETHER
         kept: list[Tensor] = []
         waiting: list[Tensor] = []
-        sums: list[Any] = [None] * len(c)
+        sums = None if added is None else added.expand(len(c), *x.shape)
         y = start
         for k in range(c.shape[1]):
             if k:
@@ -157,72 +160,122 @@ class _Series(Function):
             if needs_basis and k % stride == 0:
                 kept.append(y)
             if len(waiting) == most or k + 1 == c.shape[1]:
-                own = c[:, k + 1 - len(waiting) : k + 1]
-                sums = [kernels.combine(o, waiting, s) for o, s in zip(own, sums, strict=True)]
+                sums = kernels.combine(c[:, k + 1 - len(waiting) : k + 1], waiting, sums)
                 waiting = []
         ctx.save_for_backward(values, c, *kept)
-        return sums[0].unsqueeze(0) if len(sums) == 1 else torch.stack(sums)
+        assert sums is not None
+        return sums.unbind()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        (grad,) = grads
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
         values, c, *kept = ctx.saved_tensors
-        graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
-        kernels = backend(grad, graph)
-        wants_values, wants_c = ctx.needs_input_grad[1], ctx.needs_input_grad[3]
-        if ctx.buffered and stride == 1 and (kept or not (wants_values or wants_c)):
-            return _buffered_backward(ctx, values, c, kept, grad)
-        d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
-        d_c = torch.empty_like(c) if wants_c else None
-        transpose = transposed(graph, values)  # once, for all products
-        g: Tensor | None = None
-        for first in range(last // stride * stride, -1, -stride):
-            stop = min(first + stride, last + 1)
-            powers = [kept[first // stride]] if wants_values or wants_c else []
-            while powers and len(powers) < stop - first:
-                powers.append(kernels.spmm(graph, values, powers[-1]))
-            for k in range(stop - 1, first - 1, -1):
-                if g is not None and d_values is not None:
-                    kernels.sddmm(graph, g, powers[k - first], out=d_values)
-                g = _horner(kernels, transpose, g, c[:, k], grad)
-            if d_c is not None and stride > 1:
-                for row, part in zip(d_c, grad, strict=True):
-                    row[first:stop] = kernels.dots(part, powers)
-        if d_c is not None and stride == 1:  # all powers at once: the gradient is read less often
-            for row, part in zip(d_c, grad, strict=True):
-                row.copy_(kernels.dots(part, kept))
-        if ctx.through is not None and ctx.needs_input_grad[2]:
-            g = None
-            for k in range(last, -1, -1):
-                g = _horner(kernels, transpose, g, ctx.through[:, k], grad)
-        return None, d_values, g if ctx.needs_input_grad[2] else None, d_c, None, None, None
+        read = [m for m, grad in enumerate(grads) if grad is not None]
+        if not read:
+            return (None,) * 8
+        own, own_c = [grad for grad in grads if grad is not None], _rows(c, read)
+        through = None if ctx.through is None else _rows(ctx.through, read)
+        gradients = _buffered_backward if ctx.buffered and ctx.stride == 1 else _backward
+        d_values, d_x, d_c = gradients(ctx, values, own_c, through, kept, own)
+        if d_c is not None and len(read) < len(c):
+            rows = dict(zip(read, d_c, strict=True))
+            d_c = torch.stack([rows.get(m, torch.zeros_like(d_c[0])) for m in range(len(c))])
+        d_added = sum(own[1:], start=own[0]) if ctx.needs_input_grad[3] else None
+        return None, d_values, d_x, d_added, d_c, None, None, None
+
+
+def _plus(added: Tensor | None, sums: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(sums) if added is None else tuple(out.add_(added) for out in sums)
+
+
+def _rows(c: Tensor, chosen: list[int]) -> Tensor:
+    """Some rows of c; no index is sent to the device."""
+    return c if len(chosen) == len(c) else torch.stack([c[m] for m in chosen])
+
+
+def _backward(
+    ctx: Any,
+    values: Tensor,
+    c: Tensor,
+    through: Tensor | None,
+    kept: list[Tensor],
+    grads: list[Tensor],
+) -> tuple[Tensor | None, ...]:
+    """Gradients of values, x and c; powers that were not kept are made again."""
+    graph, stride, last = ctx.graph, ctx.stride, c.shape[1] - 1
+    kernels = backend(grads[0], graph)
+    wants_values, wants_x, _, wants_c = ctx.needs_input_grad[1:5]
+    d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
+    transpose = transposed(graph, values)  # once, for all products
+    sources = _sources(kernels, c, grads)
+    g: Tensor | None = None
+    d_c: list[Tensor] = []
+    for first in range(last // stride * stride, -1, -stride):
+        stop = min(first + stride, last + 1)
+        powers = [kept[first // stride]] if wants_values or wants_c else []
+        while powers and len(powers) < stop - first:
+            powers.append(kernels.spmm(graph, values, powers[-1]))
+        for k in range(stop - 1, first - 1, -1):
+            if g is not None and d_values is not None:
+                kernels.sddmm(graph, g, powers[k - first], out=d_values)
+            g = _next(kernels, transpose, g, *next(sources))
+        if wants_c and stride > 1:
+            d_c.insert(0, kernels.dots(grads, powers))
+    if wants_c and stride == 1:  # all powers at once: gradients are read less often
+        d_c = [kernels.dots(grads, kept)]
+    if through is not None and wants_x:
+        g = _horner(kernels, transpose, through, grads)
+    return d_values, g if wants_x else None, torch.cat(d_c, 1) if wants_c else None
 
 
 def _buffered_backward(
-    ctx: Any, values: Tensor, c: Tensor, kept: list[Tensor], grad: Tensor
+    ctx: Any,
+    values: Tensor,
+    c: Tensor,
+    through: Tensor | None,
+    kept: list[Tensor],
+    grads: list[Tensor],
 ) -> tuple[Tensor | None, ...]:
-    """The backward pass where all powers are kept, or none is needed, on a CPU."""
-    wants_values, wants_x, wants_c = ctx.needs_input_grad[1:4]
+    """The same where all powers are kept, or none is needed, on a CPU."""
+    wants_values, wants_x, _, wants_c = ctx.needs_input_grad[1:5]
     transpose, entries = transposed(ctx.graph, values)
+    grad = grads[0].unsqueeze(0) if len(grads) == 1 else torch.stack(grads)
     g = d_values = None
     if wants_values:
         g, d_values = torch_kernels.horner(transpose, entries, c, grad, kept[0], ctx.graph)
-    if wants_x and (g is None or ctx.through is not None):
-        shares = c if ctx.through is None else ctx.through
-        g, _ = torch_kernels.horner(transpose, entries, shares, grad)
+    if wants_x and (g is None or through is not None):
+        g, _ = torch_kernels.horner(transpose, entries, c if through is None else through, grad)
     d_c = torch_kernels.power_dots(grad, kept[0]) if wants_c else None
-    return None, d_values, g if wants_x else None, d_c, None, None, None
+    return d_values, g if wants_x else None, d_c
 
 
 def _horner(
-    kernels: Any, matrix: tuple[Pattern, Tensor], g: Tensor | None, c: Tensor, grad: Tensor
+    kernels: Any, matrix: tuple[Pattern, Tensor], c: Tensor, fields: Sequence[Tensor]
 ) -> Tensor:
-    """``Aᵀ g + Σ_m c_m grad_m``, with the matrix Aᵀ."""
-    if len(c) == 1:
-        share, source = c[0], grad[0]
-    else:
-        share, source = torch.ones_like(c[0]), kernels.combine(c, grad.unbind())
+    """``Σ_m Σ_k c_mk A^k z_m``: c ``(m, K+1, L)``, m fields z ``(L, n, d)``."""
+    g: Tensor | None = None
+    for share, source in _sources(kernels, c, fields):
+        g = _next(kernels, matrix, g, share, source)
+    assert g is not None
+    return g
+
+
+def _next(
+    kernels: Any, matrix: tuple[Pattern, Tensor], g: Tensor | None, share: Tensor, source: Tensor
+) -> Tensor:
+    """``A g + share · source``."""
     if g is None:
         return share[:, None, None] * source
     return kernels.spmm(*matrix, g, add=(share, source))
+
+
+def _sources(kernels: Any, c: Tensor, fields: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    """``Σ_m c_mk z_m`` as a share of a field, from the last k to the first."""
+    if len(fields) == 1:
+        yield from ((share, fields[0]) for share in reversed(c[0].unbind()))
+        return
+    ones = torch.ones_like(c[0, 0])
+    for stop in range(c.shape[1], 0, -_TOGETHER):  # the fields are read once for several k
+        first = max(0, stop - _TOGETHER)
+        for source in reversed(kernels.combine(c[:, first:stop].transpose(0, 1), fields).unbind()):
+            yield ones, source
