@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -170,7 +171,8 @@ def main() -> None:
     commands.add_parser("show").add_argument("file", type=Path)
     chosen = parser.parse_args()
     if chosen.command == "choose":
-        found = choose(chosen.folder, chosen.size, SIZES[0], chosen.without)
+        rule = replace(SIZES[0], race=(chosen.size, SIZES[0].race[1]))
+        found = choose(chosen.folder, chosen.size, rule, chosen.without)
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
         print(json.dumps(found, indent=1))
     elif chosen.command == "show":

@@ -23,6 +23,7 @@ from measured_tables import (
     depth,
     equations,
     equations_errors,
+    largest,
     memory,
     precision,
 )
@@ -204,7 +205,7 @@ def main() -> None:
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "depth": depth(), "options": training_options()}
     made |= {"batches": batches(), "memory": memory(), "precision": precision()}
-    made |= {"equations": equations(), "equations errors": equations_errors()}
+    made |= {"equations": equations(), "equations errors": equations_errors(), "largest": largest()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}
     stale = False
     for path in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):

@@ -135,13 +135,30 @@ def precision() -> str:
 
 
 def equations() -> str:
-    """A row for each equation: evaluations of an integral, cost beside GRAND-nl and beside plain torch."""
-    rows = rows_of("equations")
-    heads = ["preset", "evaluations or products", "time, GRAND-nl is 1", "faster than plain torch"]
+    """A row for each equation: evaluations, cost beside GRAND-nl and beside plain torch, GPU and CPU."""
+    gpu = {row["name"]: row for row in rows_of("equations_gpu")}
+    heads = ["preset", "evaluations or products", "H200: trainings a second", "time, GRAND-nl is 1"]
+    heads += ["faster than plain torch", "CPU: time, GRAND-nl is 1", "faster than plain torch"]
     lines = header(heads)
-    for row in rows:
-        times = f"{row['times_nonlinear']:.1f} | {row['times_plain']:.1f}"
-        lines.append(f"| `{row['name']}` | {row['evaluations']} | {times} |")
+    for row in rows_of("equations"):
+        own = gpu[row["name"]]
+        cells = [f"`{row['name']}`", str(row["evaluations"]), f"{own['trainings_per_second']:.3g}"]
+        cells += [f"{own['times_nonlinear']:.1f}", f"{own['times_plain']:.0f}"]
+        cells += [f"{row['times_nonlinear']:.1f}", f"{row['times_plain']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def largest() -> str:
+    """The largest graphs of an epoch on one device, a row for each of the last sizes that fit."""
+    lines = header(["model", "nodes", "edges", "seconds an epoch", "memory"])
+    rows = rows_of("largest")
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        for row in [row for row in rows if row["variant"] == variant][-3:]:
+            lines.append(
+                f"| {variant} | {row['nodes'] / 1e6:.1f} million | {row['edges'] / 1e6:.0f} million | "
+                f"{row['seconds']:.2f} | {row['bytes'] / 1e9:.1f} GB |"
+            )
     return "\n".join(lines)
 
 

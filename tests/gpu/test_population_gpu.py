@@ -95,7 +95,7 @@ CAPTURED = {
         name: {**RK4, "variant": "linear", "terms": f"source,{name}"}
         for name in ("fisher", "allen-cahn", "zeldovich", "convection", "repulsion")
     },
-    "acmp": {**RK4, "variant": "linear", "equation": "acmp"},
+    "acmp": {**RK4, "step_size": 0.25, "variant": "linear", "equation": "acmp"},  # stiff: infinite in 0.9
     "blurring-sharpening": {**RK4, "variant": "linear", "terms": "source,blurring-sharpening"},
 }
 OPTIONS = (
@@ -129,8 +129,9 @@ def test_captured_steps_alone_and_together(case: str) -> None:
             assert bool(torch.isfinite(value).all()), name
             own = together.state()[name][k]
             assert torch.equal(alone.state()[name], value), f"{name}: captured and plain differ"
+            # Adamax divides small gradients by themselves: 2e-5 is a thousandth of what eight updates move
             torch.testing.assert_close(
-                own, value[0], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n} {m}"
+                own, value[0], rtol=1e-4, atol=2e-5, msg=lambda m, n=name: f"{n} {m}"
             )
 
 
