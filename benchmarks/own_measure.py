@@ -42,14 +42,18 @@ def measure(cell: Cell, pool: dict[str, dict[str, Any]], folder: Path) -> None:
     ])  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{cell.data.name}-{cell.rate}.npz"
-    found: dict[str, Any] = {"data": cell.data.name, "rate": cell.rate, "names": []}
+    found: dict[str, Any] = {"data": cell.data.name, "rate": cell.rate, "names": [], "options": []}
     found |= {"known": y[known].numpy(), "test": y[test].numpy(), "fold": fold.numpy()}
     if file.exists():  # an interrupted measurement goes on
         with np.load(file) as stored:
+            if not all(np.array_equal(found[key], stored[key]) for key in ("known", "test", "fold")):
+                raise SystemExit(f"{file} has other draws or splits: name another --out.")
             found |= dict(stored)
-            found["names"] = stored["names"].tolist()
+            found["names"], found["options"] = stored["names"].tolist(), stored["options"].tolist()
     for name, options in pool.items():
         if name in found["names"]:
+            if found["options"][found["names"].index(name)] != repr(options):
+                raise SystemExit(f"{file} has {name} with other options: name another --out.")
             continue
         above = {"scaling": "auto", "epochs": EPOCHS, "patience": PATIENCE, **options}
         config = Config.from_dict({**cell.base, **above})
@@ -64,7 +68,7 @@ def measure(cell: Cell, pool: dict[str, dict[str, Any]], folder: Path) -> None:
         found[f"folds.{name}"] = _bytes(torch.stack([outputs[d].mean(0)[test[d]] for d in draws]))
         means = fits.view(cell.draws, FITS, len(y), -1).mean(1)
         found[f"fits.{name}"] = _bytes(torch.stack([means[d][test[d]] for d in draws]))
-        found["names"] = [*found["names"], name]
+        found["names"], found["options"] = [*found["names"], name], [*found["options"], repr(options)]
         with TemporaryDirectory(dir=folder) as part:
             np.savez_compressed(whole := Path(part, "whole.npz"), **found)
             whole.replace(file)

@@ -17,7 +17,7 @@ _APART = {**_ROWS, "mlp": True, "time": 2.0, "readout": 1}  # where neighbours d
 _NEAR = {**_ATTENTION, "over": "rows", "time": 4.0, **_STRONG}  # where they are alike, as own-*.toml
 _STEPS = {"solver": "rk4", "step_size": 1.0}
 _OSCILLATORS = {"equation": "graphcon", "solver": "symplectic-euler", "step_size": 0.5}
-# with few labels, where neighbours are alike: of one trial that grand reproduce successors chose on Cora for both
+# with few labels, where neighbours are alike: as grand reproduce successors chose on Cora for both
 _FEW = {**_NEAR, "time": 7.5, "alpha": 0.27, "input_dropout": 0.8, "dropout": 0.7, "decay": 8e-3}
 
 # of 54 configurations those that stood out at 5 labels a class, and of each kind at least one

@@ -256,6 +256,28 @@ def test_members_with_coefficients_and_times_of_their_own() -> None:
             torch.testing.assert_close(together.state[k], found.state, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("scheme", [*FIXED, RK4])
+@pytest.mark.parametrize("learn", [False, True])
+@pytest.mark.parametrize("source", [False, True])
+def test_members_with_times_of_their_own_bit_for_bit(scheme: Any, learn: bool, source: bool) -> None:
+    """float32, a width that 8 divides: alone, among members that go on, and with room for more steps."""
+    diffusivity, terms = make_diffusivity("dot/sqrt", channels=8), [Source(0.3, detach_source=False)]
+    model = Diffusion(diffusivity, alpha=Coefficient(0.7), terms=terms if source else []).float()
+    fields, ends = normal(3, 9, 8, dtype=torch.float32), torch.tensor([0.7, 1.9, 3.1])
+
+    def run(members: list[int], solver: Any) -> list[Tensor]:
+        x, time = (t[members].clone().requires_grad_(learn) for t in (fields, ends))
+        with torch.set_grad_enabled(learn):
+            state = integrate(model.bind(GRAPH, x), x, time, solver).state
+        return [state, *(torch.autograd.grad(state.square().sum(), [x, time]) if learn else ())]
+
+    together = run([0, 1, 2], scheme(0.5))
+    for k in range(3):
+        for alone in (run([k], scheme(0.5)), run([k], scheme(0.5, max_steps=9))):
+            for one, found in zip(alone, together, strict=True):
+                assert torch.equal(one[0], found[k])
+
+
 def test_float32_stays_close_to_float64() -> None:
     flow, x = problem("nonlinear")
     exact = integrate(flow, x, 2.0, ExponentialCF4(0.1)).state

@@ -95,8 +95,8 @@ class Combine(Operator):
     @staticmethod
     def forward(count: int, start: Tensor | None, *fields: Tensor) -> Tensor:
         states = fields[count:]
-        start = None if start is None else start.unsqueeze(0)
-        return backend(states[0]).combine(torch.stack(fields[:count]).unsqueeze(0), states, start).squeeze(0)
+        c, start = torch.stack(fields[:count]).unsqueeze(0), None if start is None else start.unsqueeze(0)
+        return backend(states[0]).combine(c, states, start).squeeze(0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

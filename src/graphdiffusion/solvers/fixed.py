@@ -74,9 +74,7 @@ class FixedStep(Marching):
     def marks(self, time: float) -> int:
         return int(self.steps(torch.tensor(time)))
 
-    def last_step(
-        self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats
-    ) -> Step:
+    def last_step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> Step:
         """The step after which there is none: a scheme may leave out what only the next one needs."""
         return self.step(field, t, h, state, index, stats)
 

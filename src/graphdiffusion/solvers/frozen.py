@@ -120,9 +120,19 @@ class Frozen:
         return self.solutions(h, x, cut, stats, (share,))[0]
 
     def solutions(
-        self, h: Tensor, x: Tensor, cut: Cut, stats: Stats, shares: Sequence[float]
+        self,
+        h: Tensor,
+        x: Tensor,
+        cut: Cut,
+        stats: Stats,
+        shares: Sequence[float],
+        among_others: bool = False,
     ) -> tuple[Tensor, ...]:
-        """The solutions after several shares of the step h from x; they have their products in common."""
+        """The solutions after several shares of the step h from x; they have their products in common.
+
+        Args:
+            among_others: As in :func:`~graphdiffusion.solvers.series.power_series`.
+        """
         terms = cut.terms(max(shares) * self.weight)
         c = torch.stack([self.coefficients(share * h, terms, cut.tolerance) for share in shares])
         y = self.start(x)
@@ -133,7 +143,8 @@ class Frozen:
             found = composed(self.product, y, c, c).unbind()
             return found if self.source is None else tuple(x + part for part in found)
         added = None if self.source is None else x
-        return power_series(self.graph, self.matrices[0], y, c, c, False, cut.rounded, added)
+        how = (False, cut.rounded, added, among_others)
+        return power_series(self.graph, self.matrices[0], y, c, c, *how)
 
     def curve(self, h: Tensor, x: Tensor, new: Tensor, cut: Cut) -> Callable[[Tensor], Tensor]:
         """The solution at a share θ of the step h from x to ``new``; all θ have the products in common."""

@@ -63,7 +63,7 @@ def polynomial_states(
     spans = torch.cat([stops[:1], stops.diff(dim=0)])
     spans, steps = _steps(p, spans, x, most, stats)
 
-    def series(y: Tensor, c: Tensor, through: Tensor) -> Tensor:
+    def series(y: Tensor, c: Tensor, through: Tensor) -> tuple[Tensor, ...]:
         stats.evaluations += c.shape[-1] - 1
         return power_series(graph, affine.values, y, c, through, checkpoint)
 

@@ -33,6 +33,7 @@ def power_series(
     checkpoint: bool,
     rounded: bool = False,
     added: Tensor | None = None,
+    among_others: bool = False,
 ) -> tuple[Tensor, ...]:
     """``Σ_k c_k A^k x`` for every output time, to which ``added`` ``(..., n, d)`` is added.
 
@@ -42,6 +43,7 @@ def power_series(
         checkpoint: Keep only every √K-th power for the backward pass.
         rounded: The powers are rounded to bfloat16, one after the other. Sums and gradients are float32,
             and the gradient is that of the sum without rounding, at these powers.
+        among_others: A single sum, and its gradient, is rounded as one of several is, to the same bits.
 
     Returns:
         m states ``(..., n, d)``.
@@ -71,6 +73,7 @@ def power_series(
         None if same else flat(through.detach()),
         math.ceil(math.sqrt(c.shape[-1])) if checkpoint else 1,
         rounded,
+        among_others or len(c) > 1,
     )
     return tuple(out.reshape(*lead, n, d) for out in found)
 
@@ -131,10 +134,11 @@ class _Series(Function):
         through: Tensor | None,
         stride: int,
         rounded: bool,
+        several: bool,
     ) -> tuple[Tensor, ...]:
         kernels, start = backend(x, graph), x.bfloat16() if rounded else x
         needs_basis = ctx.needs_input_grad[1] or ctx.needs_input_grad[4]
-        ctx.graph, ctx.stride, ctx.through = graph, stride, through
+        ctx.graph, ctx.stride, ctx.through, ctx.several = graph, stride, through, several
         ctx.buffered = not x.is_cuda and kernels is torch_kernels
         ctx.set_materialize_grads(False)  # an output that nothing reads costs nothing
         if ctx.buffered and needs_basis and stride == 1:
@@ -142,11 +146,11 @@ class _Series(Function):
             ctx.save_for_backward(values, c, basis)
             return _plus(added, torch_kernels.power_sums(c, basis).unbind())
         # Horner here too: no sum to carry along. Rounded powers are those of the training, too
-        if not needs_basis and len(c) == 1 and not rounded:
+        if not (needs_basis or several or rounded):
             ctx.save_for_backward(values, c)
             if ctx.buffered:
                 return _plus(added, [torch_kernels.horner(graph, values, c, x.unsqueeze(0))[0]])
-            return _plus(added, [_horner(kernels, (graph, values), c, [x])])
+            return _plus(added, [_horner(kernels, (graph, values), c, [x], False)])
         # powers are added up when all are there, or, where they are not kept, a few at a time
         most = c.shape[1] if needs_basis and stride == 1 else _TOGETHER
         kept: list[Tensor] = []
@@ -172,7 +176,7 @@ class _Series(Function):
         values, c, *kept = ctx.saved_tensors
         read = [m for m, grad in enumerate(grads) if grad is not None]
         if not read:
-            return (None,) * 8
+            return (None,) * 9
         own, own_c = [grad for grad in grads if grad is not None], _rows(c, read)
         through = None if ctx.through is None else _rows(ctx.through, read)
         gradients = _buffered_backward if ctx.buffered and ctx.stride == 1 else _backward
@@ -181,7 +185,7 @@ class _Series(Function):
             rows = dict(zip(read, d_c, strict=True))
             d_c = torch.stack([rows.get(m, torch.zeros_like(d_c[0])) for m in range(len(c))])
         d_added = sum(own[1:], start=own[0]) if ctx.needs_input_grad[3] else None
-        return None, d_values, d_x, d_added, d_c, None, None, None
+        return None, d_values, d_x, d_added, d_c, None, None, None, None
 
 
 def _plus(added: Tensor | None, sums: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -207,7 +211,7 @@ def _backward(
     wants_values, wants_x, _, wants_c = ctx.needs_input_grad[1:5]
     d_values = values.new_zeros(values.shape) if wants_values else None  # whatever its strides
     transpose = transposed(graph, values)  # once, for all products
-    sources = _sources(kernels, c, grads)
+    sources = _sources(kernels, c, grads, ctx.several)
     g: Tensor | None = None
     d_c: list[Tensor] = []
     for first in range(last // stride * stride, -1, -stride):
@@ -224,7 +228,7 @@ def _backward(
     if wants_c and stride == 1:  # all powers at once: gradients are read less often
         d_c = [kernels.dots(grads, kept)]
     if through is not None and wants_x:
-        g = _horner(kernels, transpose, through, grads)
+        g = _horner(kernels, transpose, through, grads, ctx.several)
     return d_values, g if wants_x else None, torch.cat(d_c, 1) if wants_c else None
 
 
@@ -250,11 +254,15 @@ def _buffered_backward(
 
 
 def _horner(
-    kernels: Any, matrix: tuple[Pattern, Tensor], c: Tensor, fields: Sequence[Tensor]
+    kernels: Any,
+    matrix: tuple[Pattern, Tensor],
+    c: Tensor,
+    fields: Sequence[Tensor],
+    several: bool,
 ) -> Tensor:
     """``Σ_m Σ_k c_mk A^k z_m``: c ``(m, K+1, L)``, m fields z ``(L, n, d)``."""
     g: Tensor | None = None
-    for share, source in _sources(kernels, c, fields):
+    for share, source in _sources(kernels, c, fields, several):
         g = _next(kernels, matrix, g, share, source)
     assert g is not None
     return g
@@ -269,9 +277,14 @@ def _next(
     return kernels.spmm(*matrix, g, add=(share, source))
 
 
-def _sources(kernels: Any, c: Tensor, fields: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """``Σ_m c_mk z_m`` as a share of a field, from the last k to the first."""
-    if len(fields) == 1:
+def _sources(
+    kernels: Any, c: Tensor, fields: Sequence[Tensor], several: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """``Σ_m c_mk z_m`` as a share of a field, from the last k to the first.
+
+    Where there are several fields, read or not, each sum is rounded before it is added.
+    """
+    if not several:
         yield from ((share, fields[0]) for share in reversed(c[0].unbind()))
         return
     ones = torch.ones_like(c[0, 0])

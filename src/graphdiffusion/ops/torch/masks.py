@@ -46,7 +46,7 @@ def dropout(key: Tensor, rate: Tensor, size: int | Tensor) -> Tensor:
     out = rate.new_empty(len(key), count)
     for first in range(0, count, _AT_ONCE):
         last = min(first + _AT_ONCE, count)
-        at = size[first:last] if isinstance(size, Tensor) else torch.arange(first, last)
+        at = size[first:last] if isinstance(size, Tensor) else torch.arange(first, last, device=key.device)
         out[:, first:last] = _factors(key, rate, at)
     return out
 

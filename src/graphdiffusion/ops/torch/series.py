@@ -57,7 +57,9 @@ def power_dots(grad: Tensor, basis: Tensor) -> Tensor:
     out = grad.new_zeros(len(grad), len(basis), left.shape[1])
     for at in _blocks_of(right, grad.dtype):
         for k in range(left.shape[1]):
-            out[:, :, k] += left[:, k, at] @ right[:, k, at].to(grad.dtype).t()
+            wide = right[:, k, at].to(grad.dtype)
+            for m in range(len(grad)):  # one by one: a product is not rounded by what stands beside it
+                out[m, :, k] += wide @ left[m, k, at]
     return out
 
 

@@ -25,7 +25,7 @@ def _mix(x):
 def _dropout_kernel(out, key, rate, size, blocks, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
     member = pid // blocks
-    at = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    at = (pid % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     secret = tl.load(key + member)
     low = (secret & 0xFFFFFFFF).to(tl.uint32)
     high = ((secret >> 32) & 0xFFFFFFFF).to(tl.uint32)

@@ -22,7 +22,7 @@ def _block(size, blocks, BLOCK: tl.constexpr):
     """The member of this program, the places of its numbers, and which of them there are."""
     pid = tl.program_id(0)
     member = pid // blocks
-    at = (pid % blocks) * BLOCK + tl.arange(0, BLOCK)
+    at = (pid % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     return member, member.to(tl.int64) * size + at, at < size
 
 
@@ -89,8 +89,8 @@ def _combine(out: Tensor, c: Tensor, states: Sequence[Tensor], start: Tensor | N
     launch(
         _combine_states_kernel, blocks * len(first), first, out, c.contiguous(),
         first if start is None else start, *_padded(states), len(first), size, blocks, len(c),
-        first.numel(), 0 if start is None else start.stride(0), COUNT=len(states), STARTS=start is not None, BLOCK=block,
-        ACC=accumulator(first), num_warps=WARPS,
+        first.numel(), 0 if start is None else start.stride(0), COUNT=len(states),
+        STARTS=start is not None, BLOCK=block, ACC=accumulator(first), num_warps=WARPS,
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def _dots_kernel(
     FIELDS: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Products of one or two fields with every state, which is read once for both."""
-    member, place, ok = _block(size, blocks, BLOCK)
+    _, place, ok = _block(size, blocks, BLOCK)
     g = _loaded(g0, place, ok, ACC)
     h = _loaded(g1, place, ok, ACC) if FIELDS > 1 else g
     states = (s0, s1, s2, s3, s4, s5, s6, s7)
