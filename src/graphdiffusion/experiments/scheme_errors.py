@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from ..training.config import Config
 from ..training.population import Population
 from ..training.problem import Problem, protocol
 from ..training.template import build_model
+from .clock import seconds
 from .results import Tick
 from .scheme_list import SCHEMES, amounts, available, make_solver
 
@@ -171,13 +171,11 @@ def integrated(
     flow: Flow, x: Tensor, span: float, solver: Solver, exact: Tensor | None, gradient: bool = True
 ) -> dict[str, Any]:
     """Error, cost in seconds, and counts of one integral."""
-    began = time.perf_counter()
+    began = seconds(x.device)
     solution = integrate(flow, x, span, solver, check=False)
     if gradient:
         torch.autograd.grad(solution.state.sum(), x)
-    if x.is_cuda:
-        torch.cuda.synchronize()
-    cost = time.perf_counter() - began
+    cost = seconds(x.device) - began
     stats = solution.stats
     return {
         "error": relative_error(solution.state, exact),

@@ -15,6 +15,7 @@ from ..training.config import Config
 from ..training.memory import chunk_size, in_chunks
 from ..training.population import Population
 from ..training.problem import Member, Problem
+from .clock import seconds
 from .results import Tick
 from .scheme_errors import exact_end, integrated, model_of, start
 
@@ -63,10 +64,11 @@ class Trainings:
         clock: list[float] = []
         first = time.monotonic()
         while len(population) and population.epochs_done < self.config.epochs:
-            began = time.perf_counter()
+            device = population.loss.device
+            began = seconds(device)
             failure = population.step()
-            diverged = ~torch.isfinite(population.loss).cpu()  # waits for the device
-            clock.append(time.perf_counter() - began)
+            clock.append(seconds(device) - began)
+            diverged = ~torch.isfinite(population.loss).cpu()
             self.evaluations.append(population.evaluations)
             if failure is not None and failure.members is not None:
                 failed = failure.members.cpu()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..training.population import Population
 from ..training.problem import read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
+from .clock import seconds
 from .results import Note, Results, Tick, open_results
 from .side_branch import SideBranch
 from .sparsity_claims import MODELS, conclusions
@@ -205,10 +205,10 @@ class Bench:
                 break
             for turn in range(len(places)):
                 own = (number + turn) % len(places)
-                seconds = epoch_seconds(populations[own])
+                taken = epoch_seconds(populations[own])
                 if number >= 0:
-                    found[own]["seconds"].append(seconds / members)
-                    spent += seconds
+                    found[own]["seconds"].append(taken / members)
+                    spent += taken
             tick(max(0.0, (number + 1) / most))
         return {"graphs": found, "members": members}
 
@@ -225,15 +225,12 @@ def loaded(run: Run, config: Config, members: int) -> Population:
 def epoch_seconds(population: Population) -> float:
     """Seconds of one epoch; what fails is raised."""
     device = population.loss.device
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
+    start = seconds(device)
     failure = population.step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    taken = seconds(device) - start
     if failure is not None:
         raise failure
-    return time.perf_counter() - start
+    return taken
 
 
 def edges(run: Run) -> dict[str, int]:
