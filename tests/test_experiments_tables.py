@@ -76,7 +76,11 @@ def test_presets_of_planetoid_splits(monkeypatch):
     assert preset_name("cora", "linear", split="planetoid") == "cora-linear-planetoid"
     assert preset_name("cora-embedded", "linear", split="planetoid") == "cora-linear-planetoid"
     assert preset_name("cora", "linear") == "cora-linear"
-    assert preset_name("pubmed", "linear", split="planetoid") == "pubmed-linear"
+    # not searched: the usual settings, since those for random splits have seen labels of its test nodes
+    for split in ("planetoid", "authors"):
+        assert preset_name("pubmed", "linear", split=split) == "pubmed-linear-paper"
+        assert preset_config("pubmed", "linear", split=split).alpha == 0.5  # of the published code
+        assert preset_name("pubmed", "logistic", split=split) == "own-logistic"
     assert preset_name("cora", "linear", "paper", "planetoid") == "cora-linear-paper"
     with pytest.raises(ConfigError, match="there is no preset"):
         preset_name("ogbn-arxiv", "linear")

@@ -27,9 +27,11 @@ def preset_name(data: str, row: str, preset: str = "auto", split: str = "random"
     """The preset for a data set and a model, as :func:`~graphdiffusion.configs.find_preset` finds it.
 
     ``preset="start"`` is what a search of the tables starts from: of GRAND the paper's settings, with the
-    choices of the published code and a cheaper scheme; of other models their usual settings.
+    choices of the published code and a cheaper scheme; of other models their usual settings. Planetoid's
+    split gets it by ``"auto"`` as long as no search has been made for that split: settings chosen on random
+    splits have seen labels of its test nodes.
     """
-    if preset == "start":
+    if _kind(data, row, preset, split) == "start":
         known = presets()
         name = next((p for p in (f"{data}-{row}-paper", f"own-{row}") if p in known), None)
     else:
@@ -44,7 +46,7 @@ def preset_config(
 ) -> Config:
     """The configuration of a preset on a data set; ``more`` are options of data and device."""
     values = read_preset(preset_name(data, row, preset, split))
-    if preset == "start" and row in GRAND:
+    if _kind(data, row, preset, split) == "start" and row in GRAND:
         values |= _START
         if row != "linear":
             values |= {
@@ -53,6 +55,14 @@ def preset_config(
             }
         values |= _REWIRED if row == "nonlinear-rewired" else {}
     return Config.from_dict({"data": data, "split": split} | more, values)
+
+
+def _kind(data: str, row: str, preset: str, split: str) -> str:
+    """The kind of preset: ``"start"`` for ``"auto"`` where Planetoid's split has no search of its own."""
+    if preset != "auto" or split not in ("planetoid", "authors"):
+        return preset
+    found = find_preset(data, row, preset, split)
+    return preset if found is not None and found.endswith("-planetoid") else "start"
 
 
 def preset_text(config: Config, named: Collection[str], header: str) -> str:
