@@ -53,6 +53,19 @@ def test_command_and_resuming(quick, tmp_path, capsys, monkeypatch):
     assert plot_depth(folder / "results.json", tmp_path / "again.png").exists()
 
 
+def test_missing_files_show_before_anything_is_measured(quick, tmp_path, capsys, monkeypatch):
+    def read(config, root=None):
+        if config.data == "citeseer":
+            raise DataError("citeseer: did not find its files")
+        return load_data("cora-embedded")
+
+    monkeypatch.setattr(depth, "SMALL", replace(depth.SMALL, data=("cora", "citeseer")))
+    monkeypatch.setattr(trained, "read_data", read)
+    assert main(["reproduce", "depth", "--small", "--device", "cpu", "--out", str(tmp_path)]) == 2
+    assert "citeseer: did not find" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("runs"))
+
+
 def test_parts_join_one_file(quick, tmp_path, capsys):
     """Restricted to models and depths, in two commands: verdict and picture are of what is there."""
     command = ["reproduce", "depth", "--small", "--device", "cpu", "--out", str(tmp_path), "--only", "cora"]

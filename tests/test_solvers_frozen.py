@@ -108,8 +108,10 @@ def test_adaptive_steps_meet_their_tolerance(kind: str) -> None:
 def test_the_linear_model_is_exact_in_one_step(scheme: Any) -> None:
     flow, x = problem("linear")
     solver = scheme(3.0) if scheme in FIXED else scheme()
-    found = integrate(flow, x, 3.0, solver)
-    torch.testing.assert_close(found.state, integrate(flow, x, 3.0).state, rtol=1e-10, atol=1e-11)
+    at = [0.4, 1.5, 2.9]
+    found, exact = (integrate(flow, x, 3.0, own, at=at) for own in (solver, None))
+    torch.testing.assert_close(found.state, exact.state, rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(found.states, exact.states, rtol=1e-10, atol=1e-11)  # between, too
     assert scheme not in FIXED or found.stats.accepted == 1
 
 

@@ -332,7 +332,9 @@ def test_kinds_of_images(tmp_path):
     first.save(tmp_path / "film.gif", save_all=True, append_images=[Image.fromarray(255 - half())])
     found, (note,) = read_image(tmp_path / "film.gif")
     assert found == pytest.approx(expected) and "first frame" in note
-    for array in (half(), half(bool, True), half(np.uint16, 65535), half(float, 1.0), half(float, 700.0)):
+    wide = 1e308 * (2 * half(float, 1.0) - 1)  # the difference of its ends is infinite
+    floats = (half(float, 1.0), half(float, 700.0), wide)
+    for array in (half(), half(bool, True), half(np.uint16, 65535), *floats):
         np.save(tmp_path / "array.npy", array)
         assert read_image(tmp_path / "array.npy")[0] == pytest.approx(expected)
     found, (note,) = as_image(np.zeros((40, 2 * SIDE, 3)), "wide")
@@ -402,6 +404,24 @@ def test_demo(tmp_path, monkeypatch, capsys, shape):
     before = [(tmp_path / "here" / name).read_bytes() for name in ("picture.png", "animation.gif")]
     again = (plot_superpixels("here/results.json"), animate_superpixels("here/results.json", "again.gif"))
     assert [path.read_bytes() for path in again] == before  # from the file alone, the same each time
+
+
+@needs_skimage
+@pytest.mark.parametrize("shape", [(256, 1), (2, 200)])
+def test_pictures_of_narrow_images(tmp_path, monkeypatch, shape):
+    """Neither grows without bound, and the words beside and above an image have room."""
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "SETTINGS", replace(demo.SETTINGS, epochs=1))
+    picture = np.zeros(shape)
+    picture.reshape(-1)[: picture.size // 2] = 0.9
+    np.save("a name that is longer than its row is tall.npy", picture)
+    assert main(["demo", "superpixels", next(tmp_path.glob("*.npy")).name, "--out", "here"]) == 0
+    with Image.open("here/animation.gif") as film:
+        assert 340 <= film.width <= 660 and film.height <= 660
+    with Image.open("here/picture.png") as drawn:
+        assert 400 <= drawn.height <= 1200
 
 
 @needs_skimage

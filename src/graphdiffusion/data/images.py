@@ -87,7 +87,8 @@ def _unit(pixels: NDArray[Any], name: str) -> NDArray[np.float64]:
         return values
     if pixels.dtype.kind in "iu" and low >= 0 and high < 1 << 16:  # Pillow gives 16 bits as 32
         return values / (255 if high < 256 else (1 << 16) - 1)
-    return (values - low) / (high - low) if high > low else np.zeros_like(values)
+    # halves, because the difference of two finite numbers may be infinite
+    return (values / 2 - low / 2) / (high / 2 - low / 2) if high > low else np.zeros_like(values)
 
 
 def _opaque(image: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -119,6 +119,7 @@ def reproduce(
     with open_results(folder, asdict(settings), note) as results:
         work = Work(settings, folder, root, device, note)
         work.remember(results.points)
+        work.read(results.missing(wanted))
         for point in results.missing(wanted):
             if point["tuned"] == "once":  # so that the time left is that of the trainings alone
                 work.config(point)

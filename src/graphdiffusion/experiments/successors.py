@@ -131,6 +131,7 @@ def reproduce(
         wanted = [
             p for p in points_of(settings) if part in ("", p["part"]) and (not only or p["data"] in only)
         ]
+        work.read(results.missing(wanted))
         results.measure(wanted, work.compute)
         results.conclude(figures=figures(results.points), verdict=verdict(results.points))
     return results.path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,11 @@ class Bench:
         if name not in self._graphs:
             self._graphs[name] = read_data(Config(data=name), self.root)
         return self._graphs[name]
+
+    def read(self, points: Iterable[Mapping[str, Any]]) -> None:
+        """Read the data sets of some points: missing files are to show before anything is measured."""
+        for name in dict.fromkeys(point["data"] for point in points):
+            self.graph(name)
 
 
 class _Share:

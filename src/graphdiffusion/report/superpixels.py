@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from ..files import write_bytes
 from .style import new_figure, save
 
 MOST = 7  # moments side by side
-WIDEST = 640  # pixels of an animation, for both images together
+WIDEST = 640  # pixels of an animation, for both images together; as many high
+CAPTION = 170  # pixels that the words above an image need
+LETTERS = 18  # of a title, in a line beside its row
 FRAME_MS, LAST_MS = 120, 1500
 
 
@@ -34,7 +37,7 @@ def plot_superpixels(results: str | os.PathLike[str], path: str | os.PathLike[st
     moments = _moments(points["nonlinear"][0]["times"])
     rows = [(kind, k) for k in range(len(titles)) for kind in TITLES]
     height, width = np.shape(points["nonlinear"][0]["patches"])
-    tall = 1.75 * min(height / width, 2.0) + 0.03
+    tall = 1.75 * min(max(height / width, 0.75), 2.0) + 0.03  # the words beside a row need that height
     figure, axes = new_figure(
         figsize=(1.75 * len(moments) + 0.9, tall * len(rows) + 0.35), nrows=len(rows), ncols=len(moments)
     )
@@ -45,7 +48,7 @@ def plot_superpixels(results: str | os.PathLike[str], path: str | os.PathLike[st
         own = points[kind][k]
         for axis, moment in zip(place, moments, strict=True):
             lines = _draw(axis, own, moment, top)
-        place[0].set_ylabel(f"{titles[k]}\n{TITLES[kind]}", fontsize=10)
+        place[0].set_ylabel(f"{fill(titles[k], LETTERS)}\n{TITLES[kind]}", fontsize=10)
     bar = figure.colorbar(lines, ax=axes, shrink=0.6, pad=0.01, aspect=30)
     bar.set_label("attention $a_{ij}$ (mean of both directions)", fontsize=10)
     return save(figure, results.with_name("picture.png") if path is None else path)
@@ -57,14 +60,15 @@ def animate_superpixels(results: str | os.PathLike[str], path: str | os.PathLike
 
     points = {kind: own[0] for kind, own in _shown(Path(results)).items()}
     height, width = np.shape(points["nonlinear"]["patches"])
-    factor = max(1, WIDEST // (2 * width))
+    factor = max(1, min(WIDEST // (2 * width), WIDEST // height))
+    apart = max(factor * width, CAPTION) + 8
     frames = []
     for moment, time in enumerate(points["nonlinear"]["times"]):
         both = [np.kron(_pixels(own, moment), np.ones((factor, factor, 1))) for own in points.values()]
-        sheet = Image.new("RGB", (2 * factor * width + 8, factor * height + 18), "white")
+        sheet = Image.new("RGB", (2 * apart - 8, factor * height + 18), "white")
         pen = ImageDraw.Draw(sheet)
         for k, (kind, pixels) in enumerate(zip(points, both, strict=True)):
-            left = k * (factor * width + 8)
+            left = k * apart
             sheet.paste(Image.fromarray((255 * pixels).astype(np.uint8)), (left, 18))
             pen.text((left + 2, 3), f"{TITLES[kind]}, t = {time:.1f}", fill="black")
         frames.append(sheet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from .base import SOLVERS, State, Step, hermite
@@ -31,13 +32,19 @@ class _CommutatorFree(ExponentialSteps):
         def error() -> Tensor:
             return new - second.solve(h, x, cut, stats)
 
-        curve: Callable[[Tensor], Tensor] | None = None
+        parted: tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]] | None = None
 
         def between(theta: Tensor) -> Tensor:
-            nonlocal curve
-            if curve is None:  # the slopes at both ends, once they are needed
-                curve = hermite(field, t, h, x, first(x), new)
-            return curve(theta)
+            nonlocal parted
+            if parted is None:  # a solution with A frozen, and a cubic for what is left: 0 where A is fixed
+                end = second.solve(h, x, cut, stats)
+                start, stop = first(x) - second(x), field(t + h, new) - second(end)
+                left = hermite(field, t, h, torch.zeros_like(x), start, new - end, stop)
+                parted = second.curve(h, x, end, cut), left
+            frozen, left = parted
+            found = frozen(theta) + left(theta)
+            # at the end the new state itself, with the gradient of the curve
+            return torch.where(theta == 1, new.detach() + (found - found.detach()), found)
 
         return Step((new,), (x,), error, between)
 

@@ -100,7 +100,7 @@ def _newton(
     size = size_of(missing)
     known = torch.isfinite(size)
     left, step = x, torch.zeros_like(x)
-    spent = operator = torch.ones_like(size)
+    spent = operator = norms = torch.ones_like(size)
     best, goal = torch.full_like(size, torch.inf), torch.full_like(size, NEWTON)
     failed = torch.zeros_like(known)
     going = known & (size > goal)
@@ -126,12 +126,16 @@ def _newton(
         size = size_of(missing)
         spent = spent + found.products + going
         failed = failed | found.failed
+        norms = torch.maximum(norms, found.size)
         # what rounding of f leaves, unless it is larger than the tolerance itself
         operator = torch.maximum(operator, found.size / smallest(divisor.amin((-2, -1), keepdim=True)))
         noise = ROUNDING * torch.finfo(x.dtype).eps * operator * norm(x / scale) / root_n
         goal = torch.maximum(goal, torch.where(noise <= 1, noise, 0.0))
         going = going & ~failed & ~(size <= goal)
     failed = failed | going
+    # A step of Richardson's iteration from the last residual. It costs nothing, and without it a guess that
+    # meets the tolerance would be kept as it is: in short steps the solution would not move.
+    x = torch.addcmul(x, divisor / norms, missing)
     return Root(torch.where(failed, left, torch.where(known, x, torch.nan)), failed, spent)
 
 

@@ -64,7 +64,10 @@ def reproduce(
             return known[point["claim"]].measure({k: v for k, v in point.items() if k != "claim"}, lab)
 
         points = [p for name in only or known for p in wanted(known[name], settings)]
-        results.measure([p for p in points if not data or p.get("data") in (None, *data)], compute)
+        points = [p for p in points if not data or p.get("data") in (None, *data)]
+        for name in dict.fromkeys(p["data"] for p in results.missing(points) if "data" in p):
+            lab.data(name)  # missing files are to show before anything is measured
+        results.measure(points, compute)
         found = concluded(results, known, settings)
         results.conclude(figures=found, verdict=_summary(found))
     return results.path
