@@ -32,8 +32,8 @@ class Solver(nn.Module):
         captures: Whether a step needs no look at the device, so that it can be part of a CUDA graph once
             its capacity is fixed (:meth:`with_capacity`).
         follows_rate: Whether the capacity depends on the rate of the equation beside T.
-        needs: What it needs of a right-hand side beside f(t, x), by the name of the method, a key of
-            :data:`~graphdiffusion.solvers.field.NEEDS`; ``None``: nothing.
+        needs: What it needs of an equation beside dx/dt: ``"parts"``, ``"stiff"`` or ``"after"``, the name
+            of the method; ``None``: nothing.
         adjoint: Whether the continuous adjoint of what it integrates exists.
         evaluates_again: Whether the backward pass evaluates the right-hand side again.
         rounded: Whether powers of A times a state are bfloat16.

@@ -21,7 +21,7 @@ class Strang(FixedStep):
 
     .. math:: x^+ = \Phi_{\tau/2}\,\Psi_\tau\,\Phi_{\tau/2}\,x
 
-    Φ is the exact solution of the terms that give it (``solved`` in :class:`~graphdiffusion.equation.Term`),
+    Φ is the exact solution of the terms that are ``solved`` (:class:`~graphdiffusion.equation.Term`),
     such as the double well of ``acmp``, and Ψ a step of the explicit midpoint rule for all others, 2
     evaluations. A solved term sets no limit to the step, however large features are: after every step of
     ``acmp`` they are below :math:`(1 - e^{-\delta\tau})^{-1/2}`. For the others τα < 1 is the limit.
