@@ -13,12 +13,13 @@ import torch
 from equations import settings
 
 from graphdiffusion.experiments.scheme_errors import error_rows, trained_model
-from graphdiffusion.solvers import RK4, DormandPrince, ExponentialTwoStep, Solver
+from graphdiffusion.solvers import RK4, DormandPrince, ExponentialTwoStep, Solver, Strang
 from graphdiffusion.training import load_problem
 
 SCHEMES: dict[str, Solver] = {
     **{f"rk4, τ = {h}": RK4(h) for h in (0.5, 1.0, 1.35)},
     **{f"exponential-two-step, τ = {h}": ExponentialTwoStep(h) for h in (0.5, 1.0)},
+    **{f"strang, τ = {h}": Strang(h) for h in (0.5, 1.0)},
     "dopri5": DormandPrince(),
 }
 
@@ -35,7 +36,12 @@ def main() -> None:
         config = settings(name).replace(splits=1)
         problem = load_problem(config)
         model = trained_model(problem, config, options.epochs, lambda share: None)
-        cases = [(scheme, None, solver) for scheme, solver in SCHEMES.items()]
+        offers = model.diffusion.equation.offers
+        cases = [
+            (scheme, None, solver)
+            for scheme, solver in SCHEMES.items()
+            if solver.needs is None or offers(solver.needs)
+        ]
         rows = error_rows(model, problem, cases, 1, lambda share: None)
         found[name] = [{key: row[key] for key in ("scheme", "error", "evaluations")} for row in rows]
         for row in found[name]:

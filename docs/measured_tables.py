@@ -141,9 +141,12 @@ def equations() -> str:
     heads += ["faster than plain torch", "CPU: time, GRAND-nl is 1", "faster than plain torch"]
     lines = header(heads)
     for row in rows_of("equations"):
-        own = gpu[row["name"]]
-        cells = [f"`{row['name']}`", str(row["evaluations"]), f"{own['trainings_per_second']:.3g}"]
-        cells += [f"{own['times_nonlinear']:.1f}", f"{own['times_plain']:.0f}"]
+        own = gpu.get(row["name"])  # none yet of a preset whose scheme is new
+        cells = [f"`{row['name']}`", str(row["evaluations"])]
+        cells += ["–"] * 3 if own is None else [
+            f"{own['trainings_per_second']:.3g}", f"{own['times_nonlinear']:.1f}",
+            f"{own['times_plain']:.0f}",
+        ]  # fmt: skip
         cells += [f"{row['times_nonlinear']:.1f}", f"{row['times_plain']:.1f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -166,10 +169,15 @@ def equations_errors() -> str:
     """A row for each scheme, a column for each equation."""
     found = rows_of("equations_errors")
     lines = header(["scheme", *(f"`{name}`" for name in found)])
-    for rows in zip(*found.values(), strict=True):
-        cells = (
-            f"{'infinite' if own['error'] is None else format(own['error'], '.0e')} ({own['evaluations']})"
-            for own in rows
-        )
-        lines.append(f"| {rows[0]['scheme']} | " + " | ".join(cells) + " |")
+    own = {name: {row["scheme"]: row for row in rows} for name, rows in found.items()}
+
+    def cell(row: dict[str, Any] | None) -> str:
+        if row is None:  # refused
+            return "–"
+        error = "infinite" if row["error"] is None else format(row["error"], ".0e")
+        return f"{error} ({row['evaluations']})"
+
+    for scheme in max(own.values(), key=len):
+        cells = (cell(rows.get(scheme)) for rows in own.values())
+        lines.append(f"| {scheme} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -169,7 +169,9 @@ def test_outputs_before_a_failure_stand() -> None:
 
 
 FIXED = [
-    name for name, cls in SOLVERS.classes().items() if issubclass(cls, FixedStep) and not cls.partitioned
+    name
+    for name, cls in SOLVERS.classes().items()
+    if issubclass(cls, FixedStep) and cls.needs in (None, "stiff")
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
@@ -95,12 +95,16 @@ class Diffusion(Equation):
         return self.diffusivity(context.graph, x, context.mask, context.t)
 
     def derivative(self, context: Context) -> Tensor:
+        return self._change(context, self.terms)
+
+    def _change(self, context: Context, terms: Iterable[nn.Module]) -> Tensor:
+        """dx/dt with some of the terms."""
         c = self._with_attention(context, self.linear)
         if c.attention is None:  # in one piece, without A in memory
             diffused = self.diffusivity.diffuse(c.graph, c.x, c.mask, c.t)
         else:
             diffused = propagate(c.graph, c.attention, c.x) - c.x
-        scales, changes = self._terms(c)
+        scales, changes = self._terms(c, terms)
         total = combine([self.alpha(c.t), *scales], [diffused, *changes])
         return total if self.rates is None else self.rates(c.t) * total
 
@@ -110,9 +114,11 @@ class Diffusion(Equation):
             return context.at(attention=self.attention(context))
         return context
 
-    def _terms(self, context: Context) -> tuple[list[Tensor], list[Tensor]]:
-        """Coefficients and directions of all terms."""
-        pairs = [term(context) for term in self.terms]
+    def _terms(
+        self, context: Context, terms: Iterable[nn.Module] | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Coefficients and directions of some terms, by default of all."""
+        pairs = [term(context) for term in (self.terms if terms is None else terms)]
         return [scale for scale, _ in pairs], [change for _, change in pairs]
 
     def affine(self, context: Context) -> Affine | None:
@@ -128,8 +134,25 @@ class Diffusion(Equation):
             return total
         return total.scaled(self.rates()) if self.rates.terms == 1 else None
 
+    def offers(self, what: str) -> bool:
+        own = {
+            "stiff": self.diffusivity.normaliser in ("softmax", "squareplus"),
+            "after": any(cast(Term, term).solved for term in self.terms),
+        }
+        return super().offers(what) and own.get(what, True)
+
+    def after(self, context: Context, time: Tensor, backwards: bool = False) -> Tensor:
+        span = time if self.rates is None else time * self.rates(context.t)
+        for term in reversed(self.terms) if backwards else self.terms:
+            if cast(Term, term).solved:
+                context = context.at(x=cast(Term, term).after(context, span))
+        return context.x
+
+    def remainder(self, context: Context) -> Tensor:
+        return self._change(context, [term for term in self.terms if not cast(Term, term).solved])
+
     def stiff(self, context: Context) -> Stiff | None:
-        if self.diffusivity.normaliser not in ("softmax", "squareplus"):
+        if not self.offers("stiff"):
             return None
         c = self._with_attention(context, False)
         scales, changes = self._terms(c)

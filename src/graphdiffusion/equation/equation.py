@@ -88,6 +88,26 @@ class Equation(nn.Module):
         """The equation taken apart for semi-implicit and exponential schemes, where it can be."""
         return None
 
+    def after(self, context: Context, time: Tensor, backwards: bool = False) -> Tensor:
+        """The state after a time under the terms alone that are solved, one after the other.
+
+        Args:
+            context: Its x is the state before.
+            time: ``(..., 1, 1)``.
+            backwards: Take the last of these terms first.
+        """
+        raise NotImplementedError
+
+    def remainder(self, context: Context) -> Tensor:
+        """dx/dt ``(..., n, d)`` without the terms that are solved."""
+        raise NotImplementedError
+
+    def offers(self, what: str) -> bool:
+        """Whether it has what a scheme needs beside dx/dt: ``"parts"``, ``"stiff"`` or ``"after"``."""
+        if what == "parts":
+            return self.parts(2) is not None
+        return getattr(type(self), what) is not getattr(Equation, what)
+
     def diagonal(self, context: Context) -> Tensor | None:
         """An estimate of the diagonal of ∂f/∂x, ``(..., n, 1)`` or ``(..., n, d)``: a preconditioner."""
         return None
@@ -185,6 +205,18 @@ class Flow:
     def stiff(self, t: Tensor | None, x: Tensor) -> Stiff | None:
         """The equation taken apart for semi-implicit and exponential schemes, else ``None``."""
         return self._ask("stiff", self.context.at(t=t, x=x))
+
+    def after(self, t: Tensor | None, x: Tensor, time: Tensor, backwards: bool = False) -> Tensor:
+        """The state after a time under the terms alone that are solved."""
+        return self._ask("after", self.context.at(t=t, x=x), time, backwards)
+
+    def remainder(self, t: Tensor | None, x: Tensor) -> Tensor:
+        """dx/dt without these terms."""
+        return self._ask("remainder", self.context.at(t=t, x=x))
+
+    def offers(self, what: str) -> bool:
+        """Whether the equation has what a scheme needs beside dx/dt."""
+        return self.equation.offers(what)
 
     def diagonal(self, t: Tensor | None, x: Tensor) -> Tensor | None:
         """An estimate of the diagonal of ∂f/∂x, which broadcasts to x, else ``None``."""

@@ -100,6 +100,7 @@ class GraphCON(Diffusion):
 
     # these are not those of diffusion
     affine, stiff, diagonal = Equation.affine, Equation.stiff, Equation.diagonal
+    after, remainder = Equation.after, Equation.remainder
     bound, learns_rate = Equation.bound, Equation.learns_rate
 
     def rate(self, reach: Tensor | float = 0.0) -> Tensor:

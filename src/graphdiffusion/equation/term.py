@@ -63,11 +63,13 @@ class Term(nn.Module):
         capturable: Whether it never reads from the device, so that a training step may be captured.
         takes_parts: Whether it works on one part of a graph: all that it reads of other nodes, it reads by
             the verbs of :mod:`graphdiffusion.ops` and by sums of :mod:`graphdiffusion.partition.whole`.
+        solved: Whether :meth:`after` gives the solution of this term alone.
     """
 
     group = "equation"
     needs_attention = needs_observed = capturable = takes_parts = False
     members: bool | None = None
+    solved: bool = False
 
     def forward(self, context: Context) -> tuple[Tensor, Tensor]:
         """Coefficient ``(..., 1, 1)`` or ``(..., 1, d)``, and direction ``(..., n, d)``."""
@@ -88,6 +90,13 @@ class Term(nn.Module):
     def affine(self, context: Context) -> Affine | None:
         """The term with constant coefficients, if it is affine in x: then a closed form may exist."""
         return None
+
+    def after(self, context: Context, time: Tensor) -> Tensor:
+        """The state that ``context.x`` becomes when this term alone acts for a time ``(..., 1, 1 or d)``.
+
+        Only of a term that is ``solved``.
+        """
+        raise NotImplementedError
 
 
 TERMS: Registry[Term] = Registry("term", "graphdiffusion.equation")

@@ -14,6 +14,7 @@ from ..errors import ArgumentError
 from ..graph import Graph
 from ..options import arguments_of, components, create, options_of, refuse_unknown, split_names
 from ..solvers import SOLVERS, Solver
+from ..solvers.base import lacking
 from ..solvers.exponential import Exponential, is_rounded, refuse_polynomial
 
 ALPHA = 0.5  # the scale of diffusion that a training starts from
@@ -86,12 +87,16 @@ def make_solver(
 ) -> Solver:
     """By name or as it is; auto: the closed form where the equation has one, else dopri5."""
     if isinstance(given, Solver):
+        if given.needs and not equation.offers(given.needs):
+            raise lacking(given, equation)
         return given
     affine = _closed_form(equation, channels)
     closed = affine is not None
     if given is None or given == "auto":
         given = "exponential" if closed else "dopri5"
     solver = create(SOLVERS[given], options)
+    if solver.needs and not equation.offers(solver.needs):
+        raise lacking(solver, equation, given)
     if isinstance(solver, Exponential) and not closed:
         raise ArgumentError(
             "solver exponential needs an equation with a closed form: variant linear, a normaliser, "
@@ -105,11 +110,6 @@ def make_solver(
         )
     if solver.rounded and isinstance(solver, Exponential) and affine is not None:
         refuse_polynomial(affine)
-    if solver.partitioned and equation.parts(2) is None:
-        raise ArgumentError(
-            f"solver {given} needs an equation of second order, with positions and velocities, such as "
-            f"graphcon; got {type(equation).__name__}."
-        )
     return solver
 
 

@@ -82,7 +82,8 @@ class GraphDiffusion(MessagePassing):
         gradient: How gradients are computed; also an :class:`~graphdiffusion.solvers.Adjoint`.
         adjoint_rtol: Relative tolerance of the adjoint.
         adjoint_atol: Absolute tolerance of the adjoint.
-        self_loops: Weight of the self-loop that every node is given; ``None`` leaves them as they are.
+        self_loops: Weight of the self-loop that every node is given, in place of those of the graph;
+            ``None`` leaves them as they are.
         options: Of the classes that are named: of the diffusivity (``heads``, ``attention_dim``,
             ``normaliser``, ``over``, ...), of the terms, the equation and the solver (``step_size``,
             ``rtol``, ...).

@@ -49,7 +49,8 @@ class GRAND(Continuous):
         jacobian: Weight of the Jacobian norm in the loss.
         label_channels: Number of classes if labels of training nodes are given as features ("using
             labels" in table 2), else 0.
-        self_loops: Weight of the self-loop that every node is given; ``None`` leaves them as they are.
+        self_loops: Weight of the self-loop that every node is given, in place of those of the graph;
+            ``None`` leaves them as they are.
         diffusion: Further arguments of :class:`GraphDiffusion`.
     """
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..errors import ArgumentError
 from ..ops import combine
 from ..registry import Registry
-from .field import Field
+from .field import NEEDS, Field, described
 from .solution import Stats
 
 State = tuple[Tensor, ...]  # the solution first, then what the scheme remembers
@@ -32,7 +32,8 @@ class Solver(nn.Module):
         captures: Whether a step needs no look at the device, so that it can be part of a CUDA graph once
             its capacity is fixed (:meth:`with_capacity`).
         follows_rate: Whether the capacity depends on the rate of the equation beside T.
-        partitioned: Whether it needs the positions and velocities of an equation of second order.
+        needs: What it needs of an equation beside dx/dt: ``"parts"``, ``"stiff"`` or ``"after"``, the name
+            of the method; ``None``: nothing.
         adjoint: Whether the continuous adjoint of what it integrates exists.
         evaluates_again: Whether the backward pass evaluates the right-hand side again.
         rounded: Whether powers of A times a state are bfloat16.
@@ -44,7 +45,7 @@ class Solver(nn.Module):
     limit = 1.0
     captures = False
     follows_rate = False
-    partitioned = False
+    needs: str | None = None
     adjoint = True
     evaluates_again = rounded = False
 
@@ -192,6 +193,15 @@ def record(
         theta = torch.where((theta - 1).abs() < 1e-9, 1 + (theta - theta.detach()), theta)
         found = between(theta.clamp(0, 1))
         outputs[number] = found if every else torch.where(inside[number], found, outputs[number])
+
+
+def lacking(solver: Solver, field: Any, name: str | None = None) -> ArgumentError:
+    """For a right-hand side, or an equation, without what the scheme needs."""
+    named = f"solver {name}" if name else type(solver).__name__
+    return ArgumentError(
+        f"{named} needs {NEEDS[solver.needs or '']}; got {described(field)}. Schemes for any equation are "
+        "dopri5 and rk4."
+    )
 
 
 def refuse_adjoint(solver: Solver) -> None:

@@ -27,6 +27,7 @@ class ExponentialSteps(Marching):
     """
 
     explicit = False
+    needs = "stiff"
     tolerance: float | None
     cutoff = 1e-5  # the tolerance in float32, where none is given
     max_evaluations: int

@@ -8,6 +8,9 @@ A field is any function f(t, x). Its further methods and attributes declare what
 ``stiff(t, x)``             diffusion and the rest apart (semi-implicit and exponential schemes)
 ``diagonal(t, x)``          an estimate of the diagonal of ∂f/∂x (preconditioner of the implicit schemes)
 ``parts(channels)``         position and velocity of an equation of second order (partitioned schemes)
+``after(t, x, time)``       the state under the terms alone that are solved exactly (splitting)
+``remainder(t, x)``         f without these terms
+``offers(name)``            whether it has ``parts``, ``stiff`` or ``after``
 ``rate``, ``stable``        how fast diffusion is, and whether theorem 1 holds (warnings, segments)
 ``stacked``                 whether each member has parameters of its own (the adjoint)
 ``nodes``                   rows that a state must have
@@ -26,6 +29,14 @@ from torch.func import functional_call
 from .solution import Stats
 
 Field = Callable[[Tensor, Tensor], Tensor]
+
+# what a scheme may need of a right-hand side beside f(t, x), by method, and what has it
+NEEDS = {
+    "parts": "an equation of second order, with positions and velocities, such as graphcon",
+    "stiff": "diffusion with a stochastic matrix, apart from the other terms: an equation of first order, "
+    "with normaliser softmax or squareplus",
+    "after": "a term that is solved exactly by itself: equation acmp, or allen-cahn without saturation",
+}
 
 
 @runtime_checkable
@@ -84,6 +95,11 @@ class Counted:
         self.stats.evaluations += 1
         own = getattr(self.field, "stiff", None)
         return None if own is None else own(t, x)
+
+    def remainder(self, t: Tensor, x: Tensor) -> Tensor:
+        """f without the terms that are solved, an evaluation too."""
+        self.stats.evaluations += 1
+        return self.field.remainder(t, x)  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.field, name)

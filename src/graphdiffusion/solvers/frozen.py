@@ -30,7 +30,7 @@ from ..errors import ArgumentError, SolverError
 from ..graph import Graph
 from ..ops import combine, propagate
 from .exponential import coefficients, fewest_terms
-from .field import described
+from .field import NEEDS, described
 from .series import check_rounded, composed, power_series
 from .solution import Stats
 
@@ -174,11 +174,7 @@ def freeze(field: Any, t: Tensor, x: Tensor, stats: Stats | None = None) -> Froz
     """
     parts = field.stiff(t, x)
     if parts is None:
-        raise ArgumentError(
-            "the exponential schemes need diffusion with a stochastic matrix, apart from the other terms: "
-            "pass Diffusion(...).bind(graph, x0) with normaliser softmax or squareplus, got "
-            f"{described(field)}."
-        )
+        raise ArgumentError(f"the exponential schemes need {NEEDS['stiff']}; got {described(field)}.")
     negative = parts.coefficient < 0
     if stats is not None and bool(negative.any()):
         lowest = float(parts.coefficient.detach().min())

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from ..options import Bounds
-from .base import SOLVERS, State, Step
-from .field import Field, described
+from .base import SOLVERS, State, Step, lacking
+from .field import Field
 from .fixed import FixedStep
 from .linear_solve import solve
 from .solution import Stats
@@ -34,6 +34,7 @@ class SemiImplicitEuler(FixedStep):
 
     order = 1
     explicit = False
+    needs = "stiff"
 
     def __init__(
         self,
@@ -54,11 +55,7 @@ class SemiImplicitEuler(FixedStep):
             raise ArgumentError("SemiImplicitEuler does not work inside torch.func: take another scheme.")
         parts: Any = field.stiff(t, x)  # type: ignore[attr-defined]
         if parts is None:
-            raise ArgumentError(
-                "SemiImplicitEuler needs diffusion with a stochastic matrix, apart from the other terms: "
-                "pass Diffusion(...).bind(graph, x0) with normaliser softmax or squareplus, got "
-                f"{described(field)}."
-            )
+            raise lacking(self, field)
         new = solve(
             field.graph,  # type: ignore[attr-defined]
             parts.values,

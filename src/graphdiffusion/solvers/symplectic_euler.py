@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError
-from .base import SOLVERS, State, Step
-from .field import Field, described
+from .base import SOLVERS, State, Step, lacking
+from .field import Field
 from .fixed import FixedStep
 from .solution import Stats
 
@@ -27,16 +26,13 @@ class SymplecticEuler(FixedStep):
     """
 
     order = 1
-    partitioned = True
+    needs = "parts"
 
     def step(self, field: Field, t: Tensor, h: Tensor, state: State, index: int, stats: Stats) -> Step:
         (x,) = state
         parts = getattr(field, "parts", lambda channels: None)(x.shape[-1])
         if parts is None:
-            raise ArgumentError(
-                "SymplecticEuler needs an equation of second order, with positions and velocities, got "
-                f"{described(field)}: take graphcon, or a scheme for any equation such as rk4."
-            )
+            raise lacking(self, field)
         position, velocity = parts
         pushed = torch.addcmul(x[..., velocity], h, field(t, x)[..., velocity])
         moved = torch.addcmul(x[..., position], h, pushed)

@@ -42,7 +42,7 @@ class DataOptions:
         scaling: How features are scaled. rows: to a sum of 1; columns: to mean 0 and deviation 1, sparse
             ones by their root mean square alone; auto: columns where features have different units, which
             graphs without settings of their own take.
-        self_loops: Weight of the self-loop of every node; 0: no loops.
+        self_loops: Weight of the self-loop of every node, in place of those of the graph; 0: no loops.
     """
 
     group: ClassVar[str] = "data"
