@@ -22,7 +22,7 @@ from graphdiffusion.experiments.claims.disconnection import Disconnection, share
 from graphdiffusion.experiments.claims.parameters import rival
 from graphdiffusion.experiments.claims.regularisers import Regularisers
 from graphdiffusion.experiments.claims.tolerances import Tolerances
-from graphdiffusion.experiments.results import open_results, read_results, write_content
+from graphdiffusion.experiments.results import Results, read_results, write_content
 from graphdiffusion.graph import Graph
 from graphdiffusion.nn import GRAND
 from graphdiffusion.report import plot_claims
@@ -76,8 +76,8 @@ def test_command_resuming_and_picture(tiny, tmp_path, capsys, monkeypatch):
 
 
 def test_no_picture_before_the_first_claim(tmp_path):
-    with open_results(tmp_path, {}, print) as results:
-        results.conclude(figures=[])
+    results = Results(tmp_path, {}, print)
+    results.conclude(lambda: {"figures": []})
     with pytest.raises(DataError, match="let the experiment come to its end"):
         plot_claims(results.path)
 

@@ -13,7 +13,7 @@ from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import DataError
 from graphdiffusion.experiments import depth, trained
-from graphdiffusion.experiments.results import open_results, read_results
+from graphdiffusion.experiments.results import Results, read_results
 from graphdiffusion.graph import Graph
 from graphdiffusion.report import plot_depth
 
@@ -110,7 +110,7 @@ def test_models_are_tuned_once_or_at_every_depth(quick, tmp_path, monkeypatch, k
         searched.append((start, space, folder.name))
         return type("Board", (), {"best": start.replace(rate=0.5)})
 
-    monkeypatch.setattr(depth, "search", found)
+    monkeypatch.setattr("graphdiffusion.experiments.trained.search", found)
     work = depth.Work(settings, tmp_path, None, torch.device("cpu"), print)
     point = {"data": "cora", "model": "no-source", "tuned": kind, "depth": 5}
     config = work.config(point)
@@ -236,8 +236,8 @@ def test_figures_name_their_depths():
 
 
 def test_no_picture_without_points(tmp_path):
-    with open_results(tmp_path, {"data": ["cora"], "depths": [1], "moderate": 4}, print) as results:
-        results.conclude(figures=[])
+    results = Results(tmp_path, {"data": ["cora"], "depths": [1], "moderate": 4}, print)
+    results.conclude(lambda: {"figures": []})
     with pytest.raises(DataError, match="has no points yet"):
         plot_depth(results.path)
 
@@ -245,8 +245,8 @@ def test_no_picture_without_points(tmp_path):
 def test_time_left_is_told_by_the_cost(tmp_path):
     """Not by the number of points: after the first of two it is a tenth of the work."""
     lines = []
-    with open_results(tmp_path, {}, lines.append) as results:
-        points = [{"depth": 1}, {"depth": 9}]
-        results.measure(points, lambda point, tick: {}, lambda point: point["depth"])
-        assert results.missing([*points, {"depth": 2}]) == [{"depth": 2}]
+    results = Results(tmp_path, {}, lines.append)
+    points = [{"depth": 1}, {"depth": 9}]
+    results.measure(points, lambda point, tick: {}, lambda point: point["depth"])
+    assert results.missing([*points, {"depth": 2}]) == [{"depth": 2}]
     assert "10% of the work, about" in lines[0] and "100% of the work." in lines[1]

@@ -9,7 +9,7 @@ from test_cli_basics import write_graph
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import open_data
-from graphdiffusion.experiments import successor_models, successors, trained
+from graphdiffusion.experiments import successors, trained
 from graphdiffusion.experiments.record import Plan
 from graphdiffusion.experiments.results import read_results
 from graphdiffusion.experiments.space import Range, draw_trials
@@ -97,7 +97,7 @@ def test_searches_have_the_trials_of_their_data_set(toy, monkeypatch):
         plans.append((folder.name, plan.trials, start.per_class))
         return type("Board", (), {"best": start})
 
-    monkeypatch.setattr(successor_models, "search", found)
+    monkeypatch.setattr("graphdiffusion.experiments.trained.search", found)
     small = replace(successors.SMALL, trials={"cora-embedded": 3}, models=("gcn", "linear"))
     monkeypatch.setattr(successors, "SMALL", small)
     command = ["reproduce", "successors", "--small", "--device", "cpu", "--out"]

@@ -20,7 +20,7 @@ from graphdiffusion.data.superpixels import superpixel_graph
 from graphdiffusion.errors import ConfigError, DataError
 from graphdiffusion.experiments import image as demo
 from graphdiffusion.experiments import superpixels
-from graphdiffusion.experiments.results import open_results, read_results
+from graphdiffusion.experiments.results import Results, read_results
 from graphdiffusion.experiments.superpixels import PixelDiffusion, Settings, edge_figures
 from graphdiffusion.graph import Graph
 from graphdiffusion.report import animate_superpixels, plot_superpixels
@@ -217,14 +217,14 @@ def test_results_file(tmp_path):
         return {"model": "none", "value": point["k"] ** 2, "nothing": float("nan")}
 
     wanted = [{"k": k} for k in range(4)]
-    with pytest.raises(KeyboardInterrupt), open_results(tmp_path / "a", {"n": 4}, lines.append) as results:
-        results.measure(wanted, compute)
+    with pytest.raises(KeyboardInterrupt):
+        Results(tmp_path / "a", {"n": 4}, lines.append).measure(wanted, compute)
     path = tmp_path / "a" / "results.json"
     assert [p["value"] for p in read_results(path)["points"]] == [0, 1]
     measured.append(None)
-    with open_results(tmp_path / "a", {"n": 4}, lines.append) as results:
-        results.measure(wanted, compute)
-        results.conclude(verdict="yes")
+    results = Results(tmp_path / "a", {"n": 4}, lines.append)
+    results.measure(wanted, compute)
+    results.conclude(lambda: {"verdict": "yes"})
     assert measured == [0, 1, None, 2, 3]  # nothing twice
     with pytest.raises(DataError, match="lacks points that the picture needs"):
         plot_superpixels(path)
@@ -232,14 +232,11 @@ def test_results_file(tmp_path):
     assert [p["value"] for p in found["points"]] == [0, 1, 4, 9] and found["verdict"] == "yes"
     assert found["points"][0]["nothing"] is None
     assert any("2 of 4 points are in" in line for line in lines) and "50% of the work, about" in lines[-2]
-    with pytest.raises(ConfigError, match="other settings"), open_results(tmp_path / "a", {"n": 5}, print):
-        pass
+    with pytest.raises(ConfigError, match="other settings"):
+        Results(tmp_path / "a", {"n": 5}, print)
     path.write_text(path.read_text().replace('"value": 4', '"value": 5'))
-    with (
-        pytest.raises(DataError, match="was changed or damaged"),
-        open_results(tmp_path / "a", {"n": 4}, print),
-    ):
-        pass
+    with pytest.raises(DataError, match="was changed or damaged"):
+        Results(tmp_path / "a", {"n": 4}, print)
 
 
 @needs_skimage

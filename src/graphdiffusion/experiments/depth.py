@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError
+from ..errors import ConfigError, FolderInUse
 from ..graph import Graph
 from ..nn.trajectory import last_state
 from ..training.config import Config
@@ -19,8 +20,7 @@ from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .presets import preset_config
 from .record import Plan
-from .results import Note, Tick, open_results, require_known
-from .search import search
+from .results import Note, Results, Tick, require_known
 from .space import read_space
 from .trained import Bench, trained
 
@@ -116,17 +116,19 @@ def reproduce(
     if not wanted:
         raise ConfigError(f"deepest must be at least {min(settings.depths)}, got {deepest}.")
     folder = out / ("depth-small" if small else "depth")
-    with open_results(folder, asdict(settings), note) as results:
-        work = Work(settings, folder, root, device, note)
-        work.remember(results.points)
-        work.read(results.missing(wanted))
-        for point in results.missing(wanted):
-            if point["tuned"] == "once":  # so that the time left is that of the trainings alone
+    results = Results(folder, asdict(settings), note)
+    work = Work(settings, folder, root, device, note)
+    work.remember(results.points)
+    work.read(results.missing(wanted))
+    for point in results.missing(wanted):
+        if point["tuned"] == "once":  # so that the time left is that of the trainings alone
+            with suppress(FolderInUse):
                 work.config(point)
-        results.measure(wanted, work.compute, cost)
-        results.conclude(
-            figures=figures(results.points), verdict=verdict(results.points, len(points_of(settings)))
-        )
+    results.measure(wanted, work.compute, cost)
+    planned = len(points_of(settings))
+    results.conclude(
+        lambda: {"figures": figures(results.points), "verdict": verdict(results.points, planned)}
+    )
     return results.path
 
 
@@ -205,9 +207,8 @@ class Work(Bench):
             return start
         space = {k: v for k, v in read_space(row).items() if k not in {*fixed, *SHAPES, option}}
         plan = Plan(trials=own.trials, finalists=own.finalists, final_seeds=own.final_seeds)
-        where = self.folder / "search" / f"{name}-{model}-{depth}"
         self.note(f"{name}, {MODELS[model][0]} at depth {depth}:")
-        return search(start, space, plan, where, data=self.graph(name), watcher=self.note).best
+        return self.searched(start, space, plan, f"{name}-{model}-{depth}")
 
 
 @torch.no_grad()

@@ -1,32 +1,45 @@
 """The results file of an experiment: points that are measured one after the other, each written at once.
 
 An experiment of the paper is a file of this room that measures its points by :class:`Results`, and a file
-of the report that draws the picture from what they left.
+of the report that draws the picture from what they left. Several processes may measure one experiment: each
+takes points that no other one has in hand, and all of them come to the same end.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..ensemble.progress import PAUSE
-from ..errors import ConfigError
+from ..errors import ConfigError, FolderInUse
 from ..training.lock import writing
-from ..training.storage import dumps, read_json, write_json
+from ..training.storage import digest, dumps, read_json, write_json
 from ..training.summary import duration
 
 FILE, KIND = "results.json", "experiment"
+TAKEN = "taken"  # folder of the locks of points that are being measured
+LOOK = 1.0  # seconds between two looks at what other processes have in hand
 
 Note = Callable[[str], None]
 Tick = Callable[[float], None]  # takes the share of a point that is done
 
 
 class Results:
-    """Points of an experiment; made by :func:`open_results`.
+    """Points of an experiment, in a folder that other processes may write to as well.
+
+    Points that are there are kept if they were measured with the same settings; otherwise the folder is
+    refused. What does not change the figures, as the device, is no setting.
+
+    Args:
+        folder: For the file.
+        settings: What the figures depend on.
+        note: Called with each line that reports progress.
+        lists: Settings that only list which points are measured. They may change, and a mapping may gain
+            entries of new data sets: what is measured stays as it is.
 
     Attributes:
         path: The file.
@@ -34,19 +47,11 @@ class Results:
     """
 
     def __init__(
-        self, path: Path, settings: Mapping[str, Any], note: Note, lists: Sequence[str] = ()
+        self, folder: Path, settings: Mapping[str, Any], note: Note, lists: Sequence[str] = ()
     ) -> None:
-        self.path, self.note = path, note
+        self.folder, self.path, self.note, self.lists = folder, folder / FILE, note, lists
         self.content: dict[str, Any] = {"settings": _stored(settings), "points": []}
-        if path.exists():
-            own = self.content["settings"]
-            self.content = read_results(path)
-            if not _same(self.content["settings"], own, lists):
-                raise ConfigError(
-                    f"{path} was made with other settings: delete its folder, or name another one with "
-                    "--out."
-                )
-            self.content["settings"] = own
+        self._read()
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -64,43 +69,105 @@ class Results:
     ) -> None:
         """Compute the points that the file does not hold, and write it after each.
 
+        A point that another process has in hand is left to it, and so is one for which a training or a
+        search is needed that another process has in hand. The method ends when the file holds all points,
+        whoever has measured them.
+
         Args:
             wanted: What identifies each point, for example model and seed.
             compute: Gives the figures of a point; it calls its second argument now and then.
             cost: Of a point, relative to the others: from it follows the time that is left.
         """
-        missing = self.missing(wanted)
-        costs = [cost(point) for point in missing]
-        if len(missing) < len(wanted):
-            self.note(f"{len(wanted) - len(missing)} of {len(wanted)} points are in {self.path} already.")
-        started = shown = time.monotonic()
-        for done, point in enumerate(missing):
+        left = self.missing(wanted)
+        if len(left) < len(wanted):
+            self.note(f"{len(wanted) - len(left)} of {len(wanted)} points are in {self.path} already.")
+        progress = _Progress(self, left, cost)
+        waited = False
+        try:
+            while left:
+                before, held = len(left), None
+                for point in left:
+                    try:
+                        with writing(self.folder / TAKEN / digest(_stored(point))[:16]):
+                            self._read()
+                            if self.missing([point]):
+                                self._one(point, compute, progress)
+                    except FolderInUse as error:
+                        held = error
+                self._read()
+                left = self.missing(left)
+                if left and len(left) == before:
+                    if not waited:
+                        self.note(f"the points that are left need what another process has in hand: {held}")
+                    waited = True
+                    time.sleep(LOOK)
+        finally:
+            with suppress(OSError):  # there is something in it, such as locks of other processes
+                (self.folder / TAKEN).rmdir()
+                self.folder.rmdir()
 
-            def tick(share: float, done: int = done) -> None:
-                nonlocal shown
-                now = time.monotonic()
-                if now - shown >= PAUSE:
-                    shown = now
-                    at = sum(costs[:done]) + share * costs[done]
-                    self.note(_progress(now - started, at / sum(costs)))
-
-            began = time.monotonic()
-            figures = compute(point, tick)
-            seconds = time.monotonic() - began
+    def _one(
+        self,
+        point: Mapping[str, Any],
+        compute: Callable[[Mapping[str, Any], Tick], Mapping[str, Any]],
+        progress: _Progress,
+    ) -> None:
+        began = time.monotonic()
+        figures = compute(point, lambda share: progress.within(point, share))
+        seconds = time.monotonic() - began
+        with writing(self.folder, wait=True):
+            self._read()
             self.points.append(_stored({**point, **figures, "seconds": round(seconds, 2)}))
-            self._write()
-            shown = time.monotonic()
-            label = ", ".join(f"{key} {value}" for key, value in point.items())
-            left = _progress(shown - started, sum(costs[: done + 1]) / sum(costs))
-            self.note(f"{label}: measured in {duration(seconds)}; {left}")
+            write_content(self.path, self.content)
+        label = ", ".join(f"{key} {value}" for key, value in point.items())
+        self.note(f"{label}: measured in {duration(seconds)}; {progress.now()}")
 
-    def conclude(self, **found: Any) -> None:
-        """Add what follows from all points, such as the verdict on a claim."""
-        self.content |= _stored(found)
-        self._write()
+    def conclude(self, find: Callable[[], Mapping[str, Any]]) -> None:
+        """Add what follows from all points that the file holds, such as the verdict on a claim."""
+        with writing(self.folder, wait=True):
+            self._read()
+            self.content |= _stored(find())
+            write_content(self.path, self.content)
 
-    def _write(self) -> None:
-        write_content(self.path, self.content)
+    def _read(self) -> None:
+        """Take what the file holds now."""
+        if not self.path.exists():
+            return
+        own = self.content["settings"]
+        content = read_results(self.path)
+        if not _same(content["settings"], own, self.lists):
+            raise ConfigError(
+                f"{self.path} was made with other settings: delete its folder, or name another one with "
+                "--out."
+            )
+        self.content = content | {"settings": own}
+
+
+class _Progress:
+    """How much of the work is done, that of other processes included, and the time that is left."""
+
+    def __init__(
+        self,
+        results: Results,
+        points: Sequence[Mapping[str, Any]],
+        cost: Callable[[Mapping[str, Any]], float],
+    ) -> None:
+        self.results, self.points, self.cost = results, points, cost
+        self.total = sum(map(cost, points))
+        self.started = self.shown = time.monotonic()
+
+    def now(self, more: float = 0.0) -> str:
+        """In words; ``more`` is what is done besides the points that the file holds."""
+        self.shown = time.monotonic()
+        share = 1 - (sum(map(self.cost, self.results.missing(self.points))) - more) / self.total
+        seconds = (self.shown - self.started) * (1 - share) / share if share > 0 else 0.0
+        left = f", about {duration(seconds)} left" if 0 < share < 1 else ""
+        return f"{100 * share:.0f}% of the work{left}."
+
+    def within(self, point: Mapping[str, Any], share: float) -> None:
+        """Say it now and then while a point is measured."""
+        if time.monotonic() - self.shown >= PAUSE:
+            self.results.note(self.now(share * self.cost(point)))
 
 
 def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -108,23 +175,6 @@ def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> No
     known = list(known)
     if unknown := [name for name in given if name not in known]:
         raise ConfigError(f"{option} must be among {', '.join(known)}; got {', '.join(unknown)}.")
-
-
-@contextmanager
-def open_results(
-    folder: Path, settings: Mapping[str, Any], note: Note, lists: Sequence[str] = ()
-) -> Iterator[Results]:
-    """The results in a folder, which no other process writes to meanwhile.
-
-    Points that are there are kept if they were measured with the same settings; otherwise the folder is
-    refused. What does not change the figures, as the device, is no setting.
-
-    Args:
-        lists: Settings that only list which points are measured. They may change, and a mapping may gain
-            entries of new data sets: what is measured stays as it is.
-    """
-    with writing(folder):
-        yield Results(folder / FILE, settings, note, lists)
 
 
 def write_content(path: Path, content: Mapping[str, Any]) -> None:
@@ -153,11 +203,6 @@ def _same(old: Mapping[str, Any], new: Mapping[str, Any], lists: Sequence[str]) 
         if a != b:
             return False
     return True
-
-
-def _progress(seconds: float, share: float) -> str:
-    left = f", about {duration(seconds * (1 - share) / share)} left" if 0 < share < 1 else ""
-    return f"{100 * share:.0f}% of the work{left}."
 
 
 def _is_at(own: Mapping[str, Any], point: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from ..training.config import Config
 from ..training.problem import Problem, Problems, protocol, read_data
 from ..training.summary import device_name, versions
-from .results import Note, Tick, open_results
+from .results import Note, Results, Tick
 from .scheme_errors import ErrorSettings, error_point, error_points
 from .scheme_list import MODELS, SCHEMES, amounts, available, make_solver, missing, solver_options
 from .scheme_stability import SPECTRA, Spectrum, stability_point
@@ -111,33 +111,36 @@ def reproduce(
     absent = missing(list(named))
     if absent:
         note(f"not installed, and left out: {', '.join(absent)} (pip install torchdiffeq).")
-    with open_results(folder, asdict(settings), note) as results:
-        points = [p for p in wanted(settings) if part in ("", p["part"])]
-        # first of all: missing files are to show before anything is measured
-        data = None if part == "stability" else Problems(_read(settings, root), device)
+    results = Results(folder, asdict(settings), note)
+    points = [p for p in wanted(settings) if part in ("", p["part"])]
+    # first of all: missing files are to show before anything is measured
+    data = None if part == "stability" else Problems(_read(settings, root), device)
 
-        def problem(config: Config) -> Problem:
-            assert data is not None
-            return data.of(config)
+    def problem(config: Config) -> Problem:
+        assert data is not None
+        return data.of(config)
 
-        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-            if point["part"] == "stability":
-                return stability_point(
-                    point["scheme"], settings.stability_steps, settings.digits, settings.spectra
-                )
-            if point["part"] == "errors":
-                found = error_point(point, problem, settings.errors, settings.data, tick)
-            else:
-                found = training_point(point, problem, settings, tick)
-            return {**found, "device": device_name(device), "versions": versions()}
+    def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        if point["part"] == "stability":
+            return stability_point(
+                point["scheme"], settings.stability_steps, settings.digits, settings.spectra
+            )
+        if point["part"] == "errors":
+            found = error_point(point, problem, settings.errors, settings.data, tick)
+        else:
+            found = training_point(point, problem, settings, tick)
+        return {**found, "device": device_name(device), "versions": versions()}
 
-        results.measure(points, compute)
-        results.conclude(
-            figures=figures(results.points),
-            limits=limits(results.points, settings.spectra),
-            verdict=verdict(results.points, settings.scale),
-            missing=absent,
-        )
+    def find() -> dict[str, Any]:
+        return {
+            "figures": figures(results.points),
+            "limits": limits(results.points, settings.spectra),
+            "verdict": verdict(results.points, settings.scale),
+            "missing": absent,
+        }
+
+    results.measure(points, compute)
+    results.conclude(find)
     return results.path
 
 

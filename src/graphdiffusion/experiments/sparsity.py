@@ -18,7 +18,7 @@ from ..training.problem import read_data
 from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .clock import seconds
-from .results import Note, Results, Tick, open_results
+from .results import Note, Results, Tick
 from .side_branch import SideBranch
 from .sparsity_claims import MODELS, conclusions
 from .sparsity_schemes import REFERENCE, SCHEMES
@@ -92,25 +92,25 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
     data = read_data(Config(data=settings.data), root)
     if "adams-bashforth-0.005" not in settings.timed:
         note("Adams-Bashforth takes steps of 0.125, nearly the largest stable ones, not the paper's 0.005.")
-    with open_results(folder, asdict(settings), note) as results:
+    results = Results(folder, asdict(settings), note)
 
-        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-            bench = Bench(settings, folder / "runs", data, device.type)
-            found = (bench.timed if point["kind"] == "speed" else bench.accuracy)(point, tick)
-            return found | {"device": device_name(device), "versions": versions()}
+    def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        bench = Bench(settings, folder / "runs", data, device.type)
+        found = (bench.timed if point["kind"] == "speed" else bench.accuracy)(point, tick)
+        return found | {"device": device_name(device), "versions": versions()}
 
-        for costly in (False, True):
-            points = [p for p in wanted(settings) if SCHEMES[p["scheme"]].costly == costly]
-            if points:
-                results.measure(points, compute)
-                _conclude(results)
+    for costly in (False, True):
+        points = [p for p in wanted(settings) if SCHEMES[p["scheme"]].costly == costly]
+        if points:
+            results.measure(points, compute)
+            _conclude(results)
     return results.path
 
 
 def _conclude(results: Results) -> None:
     titles = {name: scheme.title for name, scheme in SCHEMES.items()}
     implicit = [name for name, scheme in SCHEMES.items() if scheme.implicit]
-    results.conclude(titles=titles, **conclusions(results.points, titles, implicit))
+    results.conclude(lambda: {"titles": titles, **conclusions(results.points, titles, implicit)})
 
 
 def graphs(settings: Settings, scheme: str, method: str = "ppr") -> list[dict[str, Any]]:

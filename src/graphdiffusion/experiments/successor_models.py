@@ -5,16 +5,10 @@ One space for all equations, besides their own coefficients; and one of the same
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-from torch_geometric.data import Data
 
 from ..configs import read_preset
 from ..training.config import Config
-from .record import Plan
-from .results import Note
-from .search import search
 from .space import Range, Space
 
 STEPS: dict[str, Any] = {"solver": "rk4", "step_size": 1.0}
@@ -101,8 +95,3 @@ def space_of(model: str) -> Space:
     """What the search of a model tries."""
     own = {**SHARED, **(LAYERS if model in RIVALS else DIFFUSION), **MODELS[model][3]}
     return {name: choices for name, choices in own.items() if name not in MODELS[model][2]}
-
-
-def tuned(start: Config, model: str, plan: Plan, folder: Path, data: Data, note: Note) -> Config:
-    """The best settings that a search finds, by validation; one that is in its folder is not repeated."""
-    return search(start, space_of(model), plan, folder, data=data, watcher=note).best

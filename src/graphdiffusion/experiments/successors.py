@@ -21,9 +21,9 @@ from ..training.runs import Run
 from ..training.summary import device_name, versions
 from .perturbed import attacked, with_random_edges
 from .record import Plan
-from .results import Note, Tick, open_results, require_known
+from .results import Note, Results, Tick, require_known
 from .successor_figures import figures, verdict
-from .successor_models import MODELS, start_of, tuned
+from .successor_models import MODELS, space_of, start_of
 from .trained import Bench, trained
 
 PARTS = ("sets", "labels", "edges", "attack", "adaptive")
@@ -126,14 +126,12 @@ def reproduce(
     if trials:
         settings = replace(settings, trials=dict.fromkeys(sorted(known), trials), left_out={})
     folder = out / ("successors-small" if small else "successors")
-    with open_results(folder, asdict(settings), note, LISTS) as results:
-        work = Work(settings, folder, root, device, note)
-        wanted = [
-            p for p in points_of(settings) if part in ("", p["part"]) and (not only or p["data"] in only)
-        ]
-        work.read(results.missing(wanted))
-        results.measure(wanted, work.compute)
-        results.conclude(figures=figures(results.points), verdict=verdict(results.points))
+    results = Results(folder, asdict(settings), note, LISTS)
+    work = Work(settings, folder, root, device, note)
+    wanted = [p for p in points_of(settings) if part in ("", p["part"]) and (not only or p["data"] in only)]
+    work.read(results.missing(wanted))
+    results.measure(wanted, work.compute)
+    results.conclude(lambda: {"figures": figures(results.points), "verdict": verdict(results.points)})
     return results.path
 
 
@@ -202,8 +200,7 @@ class Work(Bench):
                 finalists=own.finalists,
                 final_seeds=own.final_seeds,
             )
-            where = self.folder / "search" / f"{split}-{name}-{model}"
-            start = tuned(start, model, plan, where, self.graph(name), self.note)
+            start = self.searched(start, space_of(model), plan, f"{split}-{name}-{model}")
         if split == "given":
             return start.replace(splits=0)
         labels = int(point["level"]) if point["part"] == "labels" else PER_CLASS

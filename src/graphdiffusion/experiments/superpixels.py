@@ -21,7 +21,7 @@ from ..data.superpixels import skimage, superpixel_graph
 from ..graph import Graph
 from ..nn import GraphDiffusion
 from ..training.summary import device_name, half_interval, versions
-from .results import Note, Tick, open_results
+from .results import Note, Results, Tick
 
 TITLES = {"nonlinear": "GRAND-nl", "laplacian": "constant Laplacian"}
 SHOWN = (3, 6)  # one digit of each kind is in the picture
@@ -140,30 +140,33 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
     folder = out / ("superpixels-small" if small else "superpixels")
     images, labels = read_mnist(root)
     skimage("segmentation")  # before anything is made
-    with open_results(folder, asdict(settings), note) as results:
-        count = settings.images + settings.digits
-        note(f"superpixels of {count:,} digits.")
-        pictures = [as_superpixels(images[k], f"digit {labels[k]}", settings) for k in range(count)]
-        trained, others = pictures[: settings.images], pictures[settings.images :]
-        shown = [next(p for p in others if p.title == f"digit {digit}") for digit in SHOWN]
-        wanted = [{"model": kind, "seed": seed} for seed in range(settings.seeds) for kind in TITLES]
+    results = Results(folder, asdict(settings), note)
+    count = settings.images + settings.digits
+    note(f"superpixels of {count:,} digits.")
+    pictures = [as_superpixels(images[k], f"digit {labels[k]}", settings) for k in range(count)]
+    trained, others = pictures[: settings.images], pictures[settings.images :]
+    shown = [next(p for p in others if p.title == f"digit {digit}") for digit in SHOWN]
+    wanted = [{"model": kind, "seed": seed} for seed in range(settings.seeds) for kind in TITLES]
 
-        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-            graphs = [p.data for p in trained]
-            model, accuracy = train(graphs, point["model"], point["seed"], settings, device, tick)
-            found = {"accuracy": accuracy, "device": device_name(device), "versions": versions()}
-            found |= edge_figures(model, [p.data for p in others])
-            if point["seed"] == 0:
-                found["shown"] = [drawn(model, p) for p in shown]
-            return found
+    def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        graphs = [p.data for p in trained]
+        model, accuracy = train(graphs, point["model"], point["seed"], settings, device, tick)
+        found = {"accuracy": accuracy, "device": device_name(device), "versions": versions()}
+        found |= edge_figures(model, [p.data for p in others])
+        if point["seed"] == 0:
+            found["shown"] = [drawn(model, p) for p in shown]
+        return found
 
-        results.measure(wanted, compute)
+    def find() -> dict[str, Any]:
         background = fmean(float((p.data.y == 0).double().mean()) for p in trained)
         figures = {
             kind: {"title": title, **summary([p for p in results.points if p["model"] == kind])}
             for kind, title in TITLES.items()
         }
-        results.conclude(background=100 * background, figures=figures, verdict=verdict(results.points))
+        return {"background": 100 * background, "figures": figures, "verdict": verdict(results.points)}
+
+    results.measure(wanted, compute)
+    results.conclude(find)
     return results.path
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ from torch_geometric.data import Data
 from ..errors import ConfigError
 from ..training.config import Config
 from ..training.folder import holds_run, is_finished, open_folder, read_config
+from ..training.lock import writing
 from ..training.population import Population
 from ..training.problem import load_problem, pick_device, protocol, read_data
 from ..training.runs import Run, load_run
 from ..training.summary import Result
 from ..training.trainer import Trainer
+from .record import Plan
 from .results import Note, Tick
+from .search import search
+from .space import Space
 
 
 class Bench:
@@ -48,6 +53,16 @@ class Bench:
         for name in dict.fromkeys(point["data"] for point in points):
             self.graph(name)
 
+    def searched(self, start: Config, space: Space, plan: Plan, name: str) -> Config:
+        """The best settings that a search finds, by validation; one that is in its folder is not repeated.
+
+        Raises:
+            FolderInUse: another process makes this search.
+        """
+        folder = self.folder / "search" / name
+        with held(folder):
+            return search(start, space, plan, folder, data=self.graph(start.data), watcher=self.note).best
+
 
 class _Share:
     """Reports the share of a training that is done."""
@@ -62,6 +77,13 @@ class _Share:
         pass
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold what is made in a folder, from before it exists; refused where another process makes it."""
+    with writing(folder.with_name(f"{folder.name}.held")):
+        yield
+
+
 def trained(config: Config, folder: Path, data: Data, tick: Tick = lambda share: None) -> Run:
     """The run of a configuration in a folder, trained to its end if it is not.
 
@@ -72,19 +94,26 @@ def trained(config: Config, folder: Path, data: Data, tick: Tick = lambda share:
         tick: Called after every epoch with the share of the training that is done.
 
     Raises:
+        FolderInUse: another process makes this run.
         ConfigError: the folder holds a run with other options; for a finished one the device is none.
     """
-    if is_finished(folder):
-        stored, _ = read_config(folder)
-        if stored.replace(device=config.device) != config:
-            raise ConfigError(
-                f"{folder} holds a training with other options (see its config.toml): delete it, or name "
-                "another folder with --out."
-            )
-    else:
-        problem = load_problem(config, data).to(pick_device(config.device))
-        with open_folder(folder, config, problem.data, holds_run(folder)) as kept:
-            Trainer(problem, config, protocol(config, problem.data), kept, _Share(tick)).run()
+    if not is_finished(folder):
+        with held(folder):
+            _train(config, folder, data, tick)
+    stored, _ = read_config(folder)
+    if stored.replace(device=config.device) != config:
+        raise ConfigError(
+            f"{folder} holds a training with other options (see its config.toml): delete it, or name "
+            "another folder with --out."
+        )
     run = load_run(folder)
     run.remember(data)
     return run
+
+
+def _train(config: Config, folder: Path, data: Data, tick: Tick) -> None:
+    if is_finished(folder):  # since it was looked at
+        return
+    problem = load_problem(config, data).to(pick_device(config.device))
+    with open_folder(folder, config, problem.data, holds_run(folder)) as kept:
+        Trainer(problem, config, protocol(config, problem.data), kept, _Share(tick)).run()

@@ -14,6 +14,7 @@ from ..errors import FolderInUse
 from ..files import naming
 
 LOCK = "lock"
+ATTEMPTS = 100  # to make a folder that others remove
 
 
 @contextlib.contextmanager
@@ -59,12 +60,16 @@ def require_idle(folder: Path) -> None:
 
 
 def _acquire(path: Path, wait: bool) -> int:
+    attempts = 0
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        attempts += 1
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             # a link would lead out of the folder
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # the folder was removed in between
+            if attempts > ATTEMPTS:  # or it cannot be made
+                raise
             continue
         try:
             _lock(handle, path, wait=wait)

@@ -17,7 +17,7 @@ import torch
 from ...errors import ConfigError
 from ...options import nearest
 from ...training.summary import counted
-from ..results import Note, Results, Tick, open_results, require_known
+from ..results import Note, Results, Tick, require_known
 from .base import Claim
 from .laboratory import FULL, SMALL, Laboratory, Settings
 
@@ -57,19 +57,22 @@ def reproduce(
             )
     folder = out / ("claims-small" if small else "claims")
     lab = Laboratory(settings, folder, root, device)
-    with open_results(folder, asdict(settings), note) as results:
+    results = Results(folder, asdict(settings), note)
 
-        def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
-            lab.tick = tick
-            return known[point["claim"]].measure({k: v for k, v in point.items() if k != "claim"}, lab)
+    def compute(point: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+        lab.tick = tick
+        return known[point["claim"]].measure({k: v for k, v in point.items() if k != "claim"}, lab)
 
-        points = [p for name in only or known for p in wanted(known[name], settings)]
-        points = [p for p in points if not data or p.get("data") in (None, *data)]
-        for name in dict.fromkeys(p["data"] for p in results.missing(points) if "data" in p):
-            lab.data(name)  # missing files are to show before anything is measured
-        results.measure(points, compute)
+    def find() -> dict[str, Any]:
         found = concluded(results, known, settings)
-        results.conclude(figures=found, verdict=_summary(found))
+        return {"figures": found, "verdict": _summary(found)}
+
+    points = [p for name in only or known for p in wanted(known[name], settings)]
+    points = [p for p in points if not data or p.get("data") in (None, *data)]
+    for name in dict.fromkeys(p["data"] for p in results.missing(points) if "data" in p):
+        lab.data(name)  # missing files are to show before anything is measured
+    results.measure(points, compute)
+    results.conclude(find)
     return results.path
 
 

@@ -1,0 +1,106 @@
+"""Points of an experiment that several processes measure."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdiffusion.data import load_data
+from graphdiffusion.errors import FolderInUse, StorageError
+from graphdiffusion.experiments.results import TAKEN, Results, read_results
+from graphdiffusion.experiments.trained import held, trained
+from graphdiffusion.training.config import Config
+from graphdiffusion.training.lock import writing
+
+POINTS = [{"k": k} for k in range(30)]
+
+
+def work(folder: Path, name: str, slow: float, start: Any = None) -> None:
+    """The life of a process: points with a shared training for each three of them."""
+    if start is not None:
+        start.wait(60)
+
+    def compute(point: Any, tick: Any) -> dict[str, Any]:
+        with held(folder / "runs" / str(point["k"] // 3)):
+            (folder / "measured").open("a").write(f"{point['k']}\n")
+            time.sleep(slow)
+        return {"square": point["k"] ** 2, "by": name}
+
+    results = Results(folder, {"n": 30}, lambda line: None)
+    results.measure(POINTS, compute)
+    results.conclude(lambda: {"sum": sum(p["square"] for p in results.points)})
+
+
+def test_processes_share_the_points(tmp_path):
+    """None is measured twice or lost, each process comes to the end, and no lock stays."""
+    (tmp_path / "runs").mkdir()
+    context = multiprocessing.get_context("forkserver")
+    start = context.Barrier(3)
+    processes = [context.Process(target=work, args=(tmp_path, name, 0.02, start)) for name in "abc"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    found = read_results(tmp_path / "results.json")
+    assert sorted(p["k"] for p in found["points"]) == list(range(30))
+    assert found["sum"] == sum(k**2 for k in range(30))
+    assert len({p["by"] for p in found["points"]}) > 1
+    assert sorted((tmp_path / "measured").read_text().split(), key=int) == [str(k) for k in range(30)]
+    assert not (tmp_path / TAKEN).exists() and list((tmp_path / "runs").iterdir()) == []
+
+
+def test_points_of_a_killed_process_are_measured_by_another(tmp_path):
+    (tmp_path / "runs").mkdir()
+    first = multiprocessing.get_context("forkserver").Process(target=work, args=(tmp_path, "first", 600))
+    first.start()
+    end = time.monotonic() + 60
+    while not (tmp_path / "measured").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    first.kill()
+    first.join()
+    work(tmp_path, "second", 0)
+    points = read_results(tmp_path / "results.json")["points"]
+    assert [(p["k"], p["by"]) for p in points] == [(k, "second") for k in range(30)]
+
+
+def test_what_others_have_in_hand_is_waited_for(tmp_path):
+    """It is said, once; another process measures the point meanwhile."""
+    lines: list[str] = []
+    results = Results(tmp_path, {}, lines.append)
+    asked = []
+
+    def compute(point: Any, tick: Any) -> dict[str, Any]:
+        asked.append(point["k"])
+        if len(asked) < 3:
+            raise FolderInUse("process 7 on host has been writing since noon in runs/one")
+        return {}
+
+    results.measure([{"k": 1}], compute)
+    assert asked == [1, 1, 1]
+    said = [line for line in lines if "another process has in hand" in line]
+    assert len(said) == 1 and "process 7 on host" in said[0]
+
+
+def test_a_training_in_hand_is_refused(tmp_path):
+    config = Config(data="cora-embedded", hidden=8, heads=1, attention_dim=8, time=1.0, epochs=1, splits=1)
+    data, folder = load_data("cora-embedded"), tmp_path / "run"
+    with held(folder), pytest.raises(FolderInUse):
+        trained(config, folder, data)
+    assert not folder.exists()
+    run = trained(config, folder, data)
+    with held(folder):  # a finished one is read at any time
+        assert trained(config, folder, data).results == run.results
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises((OSError, StorageError)), writing(Path("run")):
+        pass
