@@ -16,6 +16,8 @@ from graphdiffusion.experiments.trained import held, trained
 from graphdiffusion.training.config import Config
 from graphdiffusion.training.lock import writing
 
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["graphdiffusion.experiments.trained"])
 POINTS = [{"k": k} for k in range(30)]
 
 
@@ -38,9 +40,8 @@ def work(folder: Path, name: str, slow: float, start: Any = None) -> None:
 def test_processes_share_the_points(tmp_path):
     """None is measured twice or lost, each process comes to the end, and no lock stays."""
     (tmp_path / "runs").mkdir()
-    context = multiprocessing.get_context("forkserver")
-    start = context.Barrier(3)
-    processes = [context.Process(target=work, args=(tmp_path, name, 0.02, start)) for name in "abc"]
+    start = PROCESSES.Barrier(3)
+    processes = [PROCESSES.Process(target=work, args=(tmp_path, name, 0.02, start)) for name in "abc"]
     for process in processes:
         process.start()
     for process in processes:
@@ -56,7 +57,7 @@ def test_processes_share_the_points(tmp_path):
 
 def test_points_of_a_killed_process_are_measured_by_another(tmp_path):
     (tmp_path / "runs").mkdir()
-    first = multiprocessing.get_context("forkserver").Process(target=work, args=(tmp_path, "first", 600))
+    first = PROCESSES.Process(target=work, args=(tmp_path, "first", 600))
     first.start()
     end = time.monotonic() + 60
     while not (tmp_path / "measured").exists() and time.monotonic() < end:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..ensemble.progress import PAUSE
 from ..errors import ConfigError, FolderInUse
-from ..training.lock import writing
+from ..training.lock import holding, writing
 from ..training.storage import digest, dumps, read_json, write_json
 from ..training.summary import duration
 
@@ -88,7 +88,7 @@ class Results:
                 before, held = len(left), None
                 for point in left:
                     try:
-                        with writing(self.folder / TAKEN / digest(_stored(point))[:16]):
+                        with holding(self.folder / TAKEN / digest(_stored(point))[:16]):
                             self._read()
                             if self.missing([point]):
                                 self._one(point, compute, progress)

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from ..errors import ConfigError
 from ..training.config import Config
 from ..training.folder import holds_run, is_finished, open_folder, read_config
-from ..training.lock import writing
+from ..training.lock import holding
 from ..training.population import Population
 from ..training.problem import load_problem, pick_device, protocol, read_data
 from ..training.runs import Run, load_run
@@ -80,7 +80,7 @@ class _Share:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold what is made in a folder, from before it exists; refused where another process makes it."""
-    with writing(folder.with_name(f"{folder.name}.held")):
+    with holding(folder.with_name(f"{folder.name}.held")):
         yield
 
 

@@ -46,6 +46,21 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
                 folder.rmdir()
 
 
+@contextlib.contextmanager
+def holding(name: Path) -> Iterator[None]:
+    """Hold a name, by a folder that is there for the lock alone and ends with the last process that has it.
+
+    Raises:
+        FolderInUse: another process holds it.
+    """
+    try:
+        with writing(name):
+            yield
+    finally:
+        with contextlib.suppress(OSError):  # another process holds it
+            name.rmdir()
+
+
 def require_idle(folder: Path) -> None:
     """Refuse a folder in which another process is writing; nothing is made or held."""
     path = folder / LOCK
