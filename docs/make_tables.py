@@ -26,6 +26,9 @@ from measured_tables import (
     largest,
     memory,
     precision,
+    scheme_limits,
+    schemes,
+    sparsity,
 )
 
 from graphdiffusion.docstrings import summary_of
@@ -204,6 +207,7 @@ def main() -> None:
     made |= successor_tables(read_results(DOCS / "results" / "successors.json"))
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "depth": depth(), "options": training_options()}
+    made |= {"scheme limits": scheme_limits(), "schemes": schemes(), "sparsity": sparsity()}
     made |= {"batches": batches(), "memory": memory(), "precision": precision()}
     made |= {"equations": equations(), "equations errors": equations_errors(), "largest": largest()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}

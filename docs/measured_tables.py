@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from graphdiffusion.experiments.results import read_results
+from graphdiffusion.experiments.scheme_list import MODELS, SCHEMES
+from graphdiffusion.experiments.sparsity_claims import MODELS as GRAND
 from graphdiffusion.training.summary import half_interval
 
 DOCS = Path(__file__).resolve().parent
@@ -57,6 +59,82 @@ def depth() -> str:
         f"of {settings['trials']} trials."
     )
     return "\n".join([*lines, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
+def scheme_limits() -> str:
+    """A row for each scheme: its longest stable step on each spectrum, measured and by theory."""
+    limits = read_results(DOCS / "results" / "schemes.json")["limits"]
+    names = {"interval": "[−2, 0]", "disc": "disc"}
+    spectra = limits[0]["spectra"]
+    lines = header(
+        ["scheme", *(f"{names[s]}: {kind}" for s in spectra for kind in ("measured", "beyond", "theory"))]
+    )
+
+    def number(limit: float | None) -> str:
+        return "none" if limit is None else f"{limit:.2g}" if limit < 0.1 else f"{limit:.3g}"
+
+    for row in limits:
+        cells = []
+        for own in (row[s] for s in spectra):
+            cells += [number(own["limit"]), own["beyond"]] if "limit" in own else ["–", ""]
+            cells.append(number(own["theory"]) if own.get("known") else "not known")
+        lines.append(f"| {row['title']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def schemes() -> str:
+    """A row for each model and scheme, a column for each step; then those without steps, and the verdict."""
+    content = read_results(DOCS / "results" / "schemes.json")
+    settings = content["settings"]
+    steps = sorted({*settings["explicit"], *settings["implicit"], *settings["stiff"]}, reverse=True)
+    lines = header(["model", "scheme", *(f"τ = {step:g}" for step in steps)])
+    free = header(["model", "scheme", "tolerance scale", "test %, seconds"])
+
+    def cell(own: dict[str, Any]) -> str:
+        if own["test"] is None:
+            return ", ".join(own["reasons"])
+        seconds = own["train_seconds"]
+        text = f"{own['test']:.1f}" + ("" if seconds is None else f", {seconds:.2g} s")
+        return text if own["stable"] else f"*{text}*"
+
+    found: dict[tuple[str, str], dict[float | None, dict[str, Any]]] = {}
+    for own in content["figures"]:
+        found.setdefault((own["model"], own["scheme"]), {})[own["amount"]] = own
+    for (model, scheme), row in found.items():
+        head = f"| {MODELS[model][0]} | {next(iter(row.values()))['title']} | "
+        if SCHEMES[scheme].kind in ("adaptive", "closed"):
+            free += [f"{head}{at or ''} | {cell(own)} |" for at, own in row.items()]
+        else:
+            lines.append(head + " | ".join(cell(row[at]) if at in row else "–" for at in steps) + " |")
+    how = (
+        f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs, and the "
+        "seconds of one; italics: not stable; –: not measured."
+    )
+    return "\n".join([*lines, "", *free, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
+def sparsity() -> str:
+    """Accuracy, then seconds and work of an epoch: a row for each model and scheme, a column for each K."""
+    content = read_results(DOCS / "results" / "sparsity.json")
+    titles, found = content["titles"], content["figures"]
+    edges = {own["k"]: own["edges"] for case in found["speed"] for own in case["graphs"]}
+    graphs = [f"{f'K = {k}' if k else 'as it is'}, {count:,} edges" for k, count in sorted(edges.items())]
+    accuracy, speed = (header([first, *graphs]) for first in ("accuracy, %", "seconds of an epoch"))
+    for case in found["accuracy"]:
+        own = {row["k"]: f"{row['mean']:.1f} ± {row['std']:.1f}" for row in case["graphs"]}
+        cells = (own.get(k, "–") for k in sorted(edges))
+        head = f"{GRAND[case['model']]}, {titles[case['scheme']]}, {case['rewire']}"
+        accuracy.append(f"| {head} | " + " | ".join(cells) + " |")
+    for case in found["speed"]:
+        own = {row["k"]: f"{row['seconds']:.2g} ({_work(row)})" for row in case["graphs"]}
+        cells = (own.get(k, "–") for k in sorted(edges))
+        speed.append(f"| {GRAND[case['model']]}, {titles[case['scheme']]} | " + " | ".join(cells) + " |")
+    how = "In brackets the evaluations of an integral, after the oblique the iterations of an implicit one."
+    return "\n".join([*accuracy, "", *speed, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
+def _work(row: dict[str, Any]) -> str:
+    return f"{row['evaluations']}" + (f"/{row['iterations']}" if row["iterations"] else "")
 
 
 def claims() -> str:

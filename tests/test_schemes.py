@@ -21,6 +21,7 @@ from graphdiffusion.experiments.scheme_verdict import figures, verdict
 from graphdiffusion.experiments.torchdiffeq_adams import TorchdiffeqAdams
 from graphdiffusion.graph import Graph
 from graphdiffusion.report import plot_schemes
+from graphdiffusion.report.schemes import LINES
 from graphdiffusion.solvers import integrate
 
 QUICK = replace(
@@ -176,6 +177,11 @@ def test_torchdiffeq_behind_the_face():
     assert implicit.unconverged == 4  # of six steps the first two are Runge-Kutta's
     with pytest.raises(ArgumentError, match="explicit_adams or implicit_adams"):
         TorchdiffeqAdams("rk4", 1.0)
+
+
+def test_every_scheme_has_a_line_in_the_picture():
+    """None looks like another one."""
+    assert set(LINES) == set(SCHEMES) and len(set(LINES.values())) == len(LINES)
 
 
 def test_without_torchdiffeq(monkeypatch):

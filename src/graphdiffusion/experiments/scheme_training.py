@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -62,7 +61,6 @@ class Trainings:
             population.stack.model.diffusion.solver = self.solver  # type: ignore[union-attr]
         self.together = max(self.together, len(members))
         clock: list[float] = []
-        first = time.monotonic()
         while len(population) and population.epochs_done < self.config.epochs:
             device = population.loss.device
             began = seconds(device)
@@ -78,7 +76,7 @@ class Trainings:
                 self._release(population, diverged, "NonFiniteError")
             done = len(self.runs) + len(population) * population.epochs_done / self.config.epochs
             self.tick(done / self.members)
-            if time.monotonic() - first > self.limit and population.epochs_done < self.config.epochs:
+            if sum(clock) > self.limit and population.epochs_done < self.config.epochs:
                 self._release(population, torch.ones(len(population), dtype=torch.bool), "TimeLimit")
         self._release(population, torch.ones(len(population), dtype=torch.bool), "")
         self.clocks.append(clock)

@@ -33,9 +33,10 @@ LINES: dict[str, tuple[str, Any, str]] = {
     "closed": (BLACK, "", "X"),
     "exponential-euler": (PURPLE, ":", "<"),
     "exponential-midpoint": (PURPLE, "-", "d"),
-    "exponential-cf4": (PURPLE, "--", ">"),
-    "exponential21": (PURPLE, "-.", "1"),
-    "exponential42": (PURPLE, "-.", "2"),
+    "exponential-two-step": (PURPLE, "--", "D"),
+    "exponential-cf4": (PURPLE, "-.", ">"),
+    "exponential21": (PURPLE, ":", "1"),
+    "exponential42": (PURPLE, ":", "2"),
 }
 WRONG = 1e2  # errors above, and states that are not finite, are drawn there
 COLUMNS = 4
