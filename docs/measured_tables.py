@@ -83,7 +83,7 @@ def scheme_limits() -> str:
 
 
 def schemes() -> str:
-    """A row for each model and scheme, a column for each step; then those without steps, and the verdict."""
+    """A row for each model and scheme, a column for each step; then those without steps; the verdict."""
     content = read_results(DOCS / "results" / "schemes.json")
     settings = content["settings"]
     steps = sorted({*settings["explicit"], *settings["implicit"], *settings["stiff"]}, reverse=True)
@@ -107,8 +107,8 @@ def schemes() -> str:
         else:
             lines.append(head + " | ".join(cell(row[at]) if at in row else "–" for at in steps) + " |")
     how = (
-        f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs, and the "
-        "seconds of one; italics: not stable; –: not measured."
+        f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs, and "
+        "the seconds of one; italics: not stable; –: not measured."
     )
     return "\n".join([*lines, "", *free, "", how, "", f"**Verdict.** {content['verdict']}"])
 
