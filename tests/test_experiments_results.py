@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,32 @@ def test_points_of_a_killed_process_are_measured_by_another(tmp_path):
     assert [(p["k"], p["by"]) for p in points] == [(k, "second") for k in range(30)]
 
 
+def test_processes_that_are_killed_at_any_moment(tmp_path):
+    """Others take their place: every point is there once, and the file can be read all the time."""
+    (tmp_path / "runs").mkdir()
+    chance, path = random.Random(0), tmp_path / "results.json"
+
+    def started(name: str) -> Any:
+        process = PROCESSES.Process(target=work, args=(tmp_path, name, 0.01))
+        process.start()
+        return process
+
+    processes = [started(f"first-{k}") for k in range(4)]
+    for k in range(12):
+        time.sleep(chance.uniform(0.02, 0.2))
+        place = chance.randrange(4)
+        processes[place].kill()
+        processes[place].join()
+        processes[place] = started(f"other-{k}")
+        assert not path.exists() or read_results(path)["points"]
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    found = read_results(path)
+    assert sorted(p["k"] for p in found["points"]) == list(range(30))
+    assert found["sum"] == sum(k**2 for k in range(30))
+
+
 def test_what_others_have_in_hand_is_waited_for(tmp_path):
     """It is said, once; another process measures the point meanwhile."""
     lines: list[str] = []
@@ -96,6 +123,23 @@ def test_a_training_in_hand_is_refused(tmp_path):
     run = trained(config, folder, data)
     with held(folder):  # a finished one is read at any time
         assert trained(config, folder, data).results == run.results
+
+
+def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
+    """Another process removes it after mkdir has found it, and before it is looked at."""
+    name, looks = tmp_path / "name", []
+    is_dir = Path.is_dir
+
+    def gone(path: Path) -> bool:
+        if path == name and not looks:
+            looks.append(path)
+            name.rmdir()
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", gone)
+    name.mkdir()
+    with writing(name):
+        assert looks and list(name.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):

@@ -82,7 +82,7 @@ def _acquire(path: Path, wait: bool) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             # a link would lead out of the folder
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except FileNotFoundError:  # the folder was removed in between
+        except (FileNotFoundError, FileExistsError):  # the folder was removed meanwhile
             if attempts > ATTEMPTS:  # or it cannot be made
                 raise
             continue
