@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import FolderInUse, StorageError
+from graphdiffusion.experiments.record import Plan
 from graphdiffusion.experiments.results import TAKEN, Results, read_results
-from graphdiffusion.experiments.trained import held, trained
+from graphdiffusion.experiments.trained import Bench, held, trained
 from graphdiffusion.training.config import Config
 from graphdiffusion.training.lock import writing
 
@@ -112,6 +114,27 @@ def test_what_others_have_in_hand_is_waited_for(tmp_path):
     assert asked == [1, 1, 1]
     said = [line for line in lines if "another process has in hand" in line]
     assert len(said) == 1 and "process 7 on host" in said[0]
+
+
+def test_a_search_is_read_once(tmp_path, monkeypatch):
+    """A point that waits for its training asks for the settings every second; nothing is said again."""
+    lines: list[str] = []
+
+    def search(start: Config, *others: Any, watcher: Any, **more: Any) -> Any:
+        watcher("2 trials")
+        return type("Board", (), {"best": start.replace(rate=0.5)})
+
+    monkeypatch.setattr("graphdiffusion.experiments.trained.search", search)
+    bench = Bench(None, tmp_path, None, torch.device("cpu"), lines.append)
+    start = Config(data="cora-embedded")
+    with held(tmp_path / "search" / "one"):
+        for _ in range(2):
+            with pytest.raises(FolderInUse):
+                bench.searched(start, {}, Plan(), "one")
+    assert lines == []
+    for _ in range(2):
+        assert bench.searched(start, {}, Plan(), "one").rate == 0.5
+    assert lines == ["one:", "2 trials"]
 
 
 def test_a_training_in_hand_is_refused(tmp_path):

@@ -191,9 +191,8 @@ class Work(Bench):
         own, model, depth = self.settings, point["model"], point["depth"]
         tuned_at = depth if point["tuned"] == "every" else own.moderate
         key = (point["data"], model, tuned_at)
-        if key not in self._tuned:
-            self._tuned[key] = self.search(*key)
-        return self._tuned[key].replace(splits=own.splits, **{MODELS[model][3]: depth})
+        tuned = self._tuned[key] if key in self._tuned else self.search(*key)
+        return tuned.replace(splits=own.splits, **{MODELS[model][3]: depth})
 
     def search(self, name: str, model: str, depth: int) -> Config:
         """The best settings that a search finds at a depth; one that is in its folder is not repeated."""
@@ -207,7 +206,6 @@ class Work(Bench):
             return start
         space = {k: v for k, v in read_space(row).items() if k not in {*fixed, *SHAPES, option}}
         plan = Plan(trials=own.trials, finalists=own.finalists, final_seeds=own.final_seeds)
-        self.note(f"{name}, {MODELS[model][0]} at depth {depth}:")
         return self.searched(start, space, plan, f"{name}-{model}-{depth}")
 
 

@@ -41,6 +41,7 @@ class Bench:
     ) -> None:
         self.settings, self.folder, self.root, self.device, self.note = settings, folder, root, device, note
         self._graphs: dict[str, Data] = {}
+        self._best: dict[str, Config] = {}
 
     def graph(self, name: str) -> Data:
         """A data set by name, read once."""
@@ -56,12 +57,18 @@ class Bench:
     def searched(self, start: Config, space: Space, plan: Plan, name: str) -> Config:
         """The best settings that a search finds, by validation; one that is in its folder is not repeated.
 
+        A point that waits for a training asks again and again: a search is read once.
+
         Raises:
             FolderInUse: another process makes this search.
         """
-        folder = self.folder / "search" / name
-        with held(folder):
-            return search(start, space, plan, folder, data=self.graph(start.data), watcher=self.note).best
+        if name not in self._best:
+            folder = self.folder / "search" / name
+            with held(folder):
+                self.note(f"{name}:")
+                found = search(start, space, plan, folder, data=self.graph(start.data), watcher=self.note)
+            self._best[name] = found.best
+        return self._best[name]
 
 
 class _Share:
