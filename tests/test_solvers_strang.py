@@ -63,6 +63,17 @@ def test_the_solution_of_a_well(size: float) -> None:
     assert torch.equal(term.to(D).after(context(x), 0 * time), x)
 
 
+@pytest.mark.parametrize("time", [20.0, 90.0, 1e6])
+def test_a_well_in_a_long_time(time: float) -> None:
+    """In float32: features that are 0 stay, all others come to -1 or 1, and gradients are finite."""
+    term = AllenCahn(reaction=0.9, saturate=False)
+    x = torch.tensor([0.0, 1e-3, -2.0, 1e30]).repeat(9, 1).requires_grad_()
+    found = term.after(context(x), torch.full((1, 1), time))
+    torch.testing.assert_close(found, torch.tensor([0.0, 1.0, -1.0, 1.0]).expand(9, 4))
+    slopes = torch.autograd.grad(found.sum(), [x, *term.parameters()])
+    assert all(bool(torch.isfinite(slope).all()) for slope in slopes) and float(slopes[0][0, 0]) > 1e6
+
+
 @pytest.mark.parametrize("linear", [True, False])
 def test_order(small: Graph, linear: bool) -> None:
     own = model(linear=linear)
