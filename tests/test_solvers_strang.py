@@ -12,6 +12,7 @@ import torch
 from conftest import D, make_diffusivity, make_equation, make_graph, normal, scatter_parameters
 from scipy.integrate import solve_ivp
 from test_cli_basics import SMALL, write_graph
+from test_gradients import saved_bytes
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.func import functional_call, stack_module_state
@@ -152,6 +153,22 @@ def test_gradients(small: Graph) -> None:
     for mode, near in (("checkpoint", 1e-12), ("adjoint", 1e-2)):
         for one, other in zip(gradients(Strang(0.05), mode), plain, strict=True):
             torch.testing.assert_close(one, other, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("variant", ["linear", "nonlinear"])
+def test_estimate_of_memory(variant: Any) -> None:
+    """What a training step keeps is not more than the estimate, by which trainings are put together."""
+    random = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, 2000, (2, 6000), generator=random)
+    graph, x = Graph.from_edge_index(edges, 2000, self_loops=1.0), torch.randn(2000, 32, generator=random)
+    how: Any = {"equation": "acmp", "solver": "strang", "step_size": 0.5, "heads": 2, "attention_dim": 16}
+    layer = GraphDiffusion(32, 16.0, variant=variant, **how)
+
+    def run(x: Tensor, *others: Any) -> Tensor:
+        return integrate(layer.equation.bind(graph, x), x, 16.0, layer.solver).state
+
+    kept = saved_bytes(run, (0.3 * x).requires_grad_(), 16.0, layer.solver, None)  # type: ignore[arg-type]
+    assert 1 < layer.memory(2000, graph.num_edges) / kept < 1.5
 
 
 @pytest.mark.parametrize("members", [3, 9])

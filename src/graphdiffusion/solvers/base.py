@@ -90,7 +90,7 @@ class Solver(nn.Module):
         return max(math.ceil(time / 2), 4)
 
     def products(self, time: float) -> int:
-        """Estimate of the states that sparse products inside the steps keep besides, at rate 1."""
+        """Estimate of the states that steps keep besides, such as those of sparse products, at rate 1."""
         return 0
 
     def check_capacity(self, span: Tensor) -> None:
