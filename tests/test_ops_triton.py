@@ -167,9 +167,11 @@ else:
     @pytest.mark.parametrize("sums", [1, 2, 5])
     @pytest.mark.parametrize("count", [1, 3, 8, 11])
     def test_combine_and_dots(count: int, sums: int) -> None:
-        states = [draw(3, 9, 5, seed=k) for k in range(count)]
+        """Of members with one number more than a program of the kernels takes."""
+        shape = (683, 3)
+        states = [draw(3, *shape, seed=k) for k in range(count)]
         c = draw(sums, count, 3, seed=20)
-        start = draw(sums, 3, 9, 5, seed=21)
+        start = draw(sums, 3, *shape, seed=21)
         close(triton_backend.combine(c, states), torch_backend.combine(c, states))
         close(triton_backend.combine(c, states, start), torch_backend.combine(c, states, start))
         close(triton_backend.dots(start.unbind(), states), torch_backend.dots(start.unbind(), states))
