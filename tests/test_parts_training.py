@@ -18,7 +18,6 @@ from graphdiffusion.data import load_data
 from graphdiffusion.equation import Source
 from graphdiffusion.nn import SparseFeatures
 from graphdiffusion.partition import split, use_part
-from graphdiffusion.partition.declared import works_on_parts
 from graphdiffusion.training import Config, Trainer, load_problem, load_run, open_folder, protocol
 from graphdiffusion.training.parts import SharedFolder, on_part
 from graphdiffusion.training.population import Population
@@ -140,9 +139,9 @@ def test_a_class_of_ones_own_declares_it_itself():
     class Declared(Source):
         takes_parts = True
 
-    assert [works_on_parts(cls()) for cls in (Source, Mean, Declared)] == [True, False, True]
+    assert [cls().takes_parts for cls in (Source, Mean, Declared)] == [True, False, True]
     layer = GraphDiffusion(4, terms=[Mean()], heads=2, attention_dim=4)
-    assert not works_on_parts(layer.equation)
+    assert not layer.equation.takes_parts
 
 
 def whole_run(rank, size, task, folder):

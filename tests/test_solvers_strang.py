@@ -99,6 +99,8 @@ def test_two_wells_and_other_terms(small: Graph) -> None:
     """The second half of a step takes them in reverse: still of order 2, also where they do not commute."""
 
     class Decay(AllenCahn):
+        solved = True
+
         def after(self, context: Any, time: Tensor) -> Tensor:
             return context.x * torch.exp(-self.beta(context.t) * time)
 

@@ -136,7 +136,6 @@ def _prepare(
 ) -> Problem:
     """Read the graph, meet errors that would come later, and write the parts unless they are there."""
     from ..data import is_dataset
-    from ..partition.declared import works_on_parts
     from ..training import load_problem
     from ..training.folder import check_same
     from ..training.lock import require_idle
@@ -150,7 +149,7 @@ def _prepare(
     if resume:
         check_same(out, config, problem.data)  # before other data replaces the parts of the run
     model = rehearse(config, problem, flags)
-    if not works_on_parts(model):
+    if not model.takes_parts:
         raise ConfigError(needs_whole_graph(config))
     if not resume and not is_dataset(config.data):
         for sentence in about_data(config, problem.data):

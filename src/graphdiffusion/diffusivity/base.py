@@ -10,12 +10,13 @@ from ..graph import Graph
 from ..ops import Activation, Over, attention, diffuse, propagate, score, spread
 from ..ops.torch.pointwise import activate
 from ..registry import Registry
+from ..subclasses import Declares
 from .normaliser import normalise
 
 Normaliser = Literal["softmax", "squareplus", "signed", "none"]
 
 
-class Diffusivity(nn.Module):
+class Diffusivity(Declares, nn.Module, follows={"forward": ("diffuse",)}):
     r"""Base class: gives the entries :math:`a_{ij}` of A as an edge field.
 
     Most users start from :class:`Pairwise` (any function of :math:`x_i`, :math:`x_j` and edge attributes)

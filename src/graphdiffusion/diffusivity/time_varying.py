@@ -8,7 +8,6 @@ from torch.func import functional_call
 
 from ..errors import ArgumentError
 from ..graph import Graph
-from ..partition.declared import works_on_parts
 from .base import Diffusivity
 from .timebasis import combine, legendre
 
@@ -29,7 +28,7 @@ class TimeVarying(Diffusivity):
         if terms < 2 or not horizon > 0:
             raise ArgumentError(f"need terms ≥ 2 and horizon > 0, got {terms} and {horizon}.")
         self.terms, self.members, self.capturable = terms, base.members, base.capturable
-        self.takes_parts = works_on_parts(base)
+        self.takes_parts = base.takes_parts
         # a buffer, so that members may differ in it
         self.register_buffer("horizon", torch.full((1, 1), float(horizon)), persistent=False)
         base.requires_grad_(False)  # only the shape of the computation is taken from it

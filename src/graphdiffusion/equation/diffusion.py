@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from ..diffusivity import Diffusivity
 from ..errors import ArgumentError
 from ..ops import combine, propagate
-from ..partition.declared import works_on_parts
 from .coefficient import Coefficient
 from .context import Context
 from .equation import EQUATIONS, Equation, Stiff
@@ -72,7 +71,7 @@ class Diffusion(Equation):
 
     @property
     def takes_parts(self) -> bool:  # type: ignore[override]
-        return works_on_parts(self.diffusivity) and all(map(works_on_parts, self.terms))
+        return self.diffusivity.takes_parts and all(term.takes_parts for term in self.terms)
 
     @property
     def needs_observed(self) -> bool:  # type: ignore[override]

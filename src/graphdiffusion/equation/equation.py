@@ -13,6 +13,7 @@ from torch.func import functional_call
 from ..graph import Graph
 from ..ops import Over
 from ..registry import Registry
+from ..subclasses import Declares
 from .context import Context
 from .term import Affine
 
@@ -34,7 +35,11 @@ class Stiff:
     rest: Tensor | None
 
 
-class Equation(nn.Module):
+class Equation(
+    Declares,
+    nn.Module,
+    follows={"derivative": ("affine", "stiff", "after", "remainder", "diagonal")},
+):
     """Base of all equations: gives dx/dt, and declares what it is.
 
     A subclass gives :meth:`derivative`. One of second order also gives how a state is made of features

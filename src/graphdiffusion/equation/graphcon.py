@@ -99,8 +99,6 @@ class GraphCON(Diffusion):
         return torch.cat([v, combine([*fixed, *scales], [pushed, x, v, *changes])], -1)
 
     # these are not those of diffusion
-    affine, stiff, diagonal = Equation.affine, Equation.stiff, Equation.diagonal
-    after, remainder = Equation.after, Equation.remainder
     bound, learns_rate = Equation.bound, Equation.learns_rate
 
     def rate(self, reach: Tensor | float = 0.0) -> Tensor:

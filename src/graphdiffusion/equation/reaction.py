@@ -13,7 +13,7 @@ from .context import Context
 from .term import TERMS, Term
 
 
-class Reaction(Term):
+class Reaction(Term, follows={"law": ("affine", "bound", "solved", "after")}):
     r"""Base of the pointwise reactions of `"GREAD" <https://arxiv.org/abs/2211.14208>`_.
 
     The term is :math:`\beta\,\tanh r(x)`, or :math:`\beta\,r(x)` without saturation. β is learnt in (0, 1).

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..registry import Registry
+from ..subclasses import Declares
 from .context import Context
 
 
@@ -53,7 +54,7 @@ class Affine:
         return Affine({k: factor * c for k, c in self.powers.items()}, sources, self.values)
 
 
-class Term(nn.Module):
+class Term(Declares, nn.Module, follows={"forward": ("affine", "bound", "solved", "after")}):
     """Base of all summands: a coefficient times a direction, so that all are added up in one pass.
 
     Attributes:

@@ -14,6 +14,7 @@ from ..errors import DtypeError, ShapeError, SolverError
 from ..graph import SELF_LOOPS, Graph, as_graph
 from ..registry import Registry
 from ..solvers import Room
+from ..subclasses import Declares
 from .modules import Features, SparseFeatures, as_features, reset_children
 
 
@@ -35,7 +36,7 @@ class Output:
     failures: list[SolverError] = field(default_factory=list)
 
 
-class Model(nn.Module):
+class Model(Declares, nn.Module):
     """Base of models for node classification, as the training harness uses them.
 
     A subclass is registered under a name, takes ``in_channels`` and ``out_channels`` and its options as

@@ -8,7 +8,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ..partition.declared import works_on_parts
 from ..solvers import Room
 from .base import Model
 from .diffusion import SHORTEST, GraphDiffusion
@@ -27,7 +26,7 @@ class Continuous(Model):
 
     @property
     def takes_parts(self) -> bool:  # type: ignore[override]
-        return works_on_parts(self.diffusion.equation)
+        return self.diffusion.equation.takes_parts
 
     @property
     def needs_observed(self) -> bool:  # type: ignore[override]

@@ -17,7 +17,6 @@ from ..data import Split
 from ..errors import ArgumentError, ConfigError, SolverError
 from ..nn import Output
 from ..ops.noise import derive, random_bits
-from ..partition.declared import works_on_parts
 from ..partition.part import Part
 from ..partition.whole import node_places, shared_gradient, somewhere, summed, total
 from .batches import Batch, Batches, View, padded
@@ -55,7 +54,7 @@ class Population:
             for c, m in zip(each, members, strict=True)
         ]
         self.stack = Stack(models, device, config.model_key)
-        if isinstance(problem.graph, Part) and not works_on_parts(self.stack.model):
+        if isinstance(problem.graph, Part) and not self.stack.model.takes_parts:
             raise ConfigError(needs_whole_graph(config))
         if not self.parameters:
             raise ConfigError(f"the model {config.model} has no parameters to train.")
