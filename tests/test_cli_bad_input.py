@@ -48,6 +48,8 @@ OPTIONS = [
     (["--model", "gcm"], "model must be one of "),
     (["--model", "gcn", "--time", "3"], "time is an option of model cgnn, model gde"),
     (["--terms", "sorce"], "got 'sorce'. Did you mean 'source'?"),
+    (["--equation", "fisher"], "got 'fisher'. 'fisher' is a term: give it to terms."),
+    (["--terms", "source,acmp"], "got 'acmp'. 'acmp' is an equation: give it to equation."),
     (["--rewire", "ppr", "--rewire-alpha", "1"], "alpha must lie between 0 and 1"),
     (["--preset", "papre"], "there is no preset 'papre'"),
     (["--config", "nowhere.toml"], "cannot read the configuration nowhere.toml"),

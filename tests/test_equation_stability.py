@@ -15,6 +15,7 @@ from graphdiffusion.diffusivity import ConstantLaplacian
 from graphdiffusion.equation import (
     ACMP,
     ADC,
+    AllenCahn,
     Blend,
     BlurringSharpening,
     Convection,
@@ -23,6 +24,7 @@ from graphdiffusion.equation import (
     LabelledSource,
     Repulsion,
     Term,
+    Zeldovich,
 )
 from graphdiffusion.graph import Graph
 from graphdiffusion.solvers import DormandPrince, Strang, integrate
@@ -85,6 +87,29 @@ def test_sharpening(beta: float, shift: int) -> None:
         assert max(speeds) <= most + 1e-6 and (not grows or max(speeds) > 0.8 * most)
         for t, size in found.items():
             assert size <= float(x.norm(dim=0).max()) * math.exp(t * most) + 1e-6
+
+
+@pytest.mark.parametrize("over", ["rows", "symmetric"])
+def test_sums_of_sharpened_features_may_grow_for_a_while(over: Over) -> None:
+    """For β = α on a path: the largest value, over rows, by a fifth; the Euclidean norm, symmetric, not."""
+    graph, x = make_graph("path"), torch.eye(8, dtype=D)
+    flow = constant(BlurringSharpening(reaction=0.5), over=over).bind(graph, x)
+    found = [integrate(flow, x, t).state.detach() for t in (0.3, 1.0, 3.0, 10.0)]
+    if over == "rows":
+        assert 1.15 < max(float(matrix.abs().sum(1).max()) for matrix in found) < 1.25
+    else:
+        assert all(float(torch.linalg.matrix_norm(matrix, 2)) <= 1 + 1e-9 for matrix in found)
+
+
+@pytest.mark.parametrize("saturate", [True, False])
+@pytest.mark.parametrize("reaction", [AllenCahn, Zeldovich])
+def test_reactions_stay_in_the_interval_of_well_and_start(reaction: type, saturate: bool) -> None:
+    """Longer than either: without edges one feature comes to the well, outside the range at the start."""
+    x = torch.tensor([[-2.0], [0.5]], dtype=D)
+    graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.long), 2)
+    found = along(constant(reaction(reaction=0.9, saturate=saturate)), graph, x)
+    assert all(-2 - 1e-6 <= float(v) <= 1 + 1e-6 for _, state in found for v in state)
+    assert float(found[-1][1].max()) > 0.6
 
 
 def test_the_labelled_source_needs_a_connected_graph() -> None:

@@ -163,7 +163,7 @@ def test_state_that_turns_nan() -> None:
 
     with pytest.raises(NonFiniteError, match=r"NaN or infinite at t = 0\.5"):
         integrate(breaks, normal(4, 2), 1.0, DormandPrince())
-    with pytest.raises(NonFiniteError, match="T = 1, holds NaN"):
+    with pytest.raises(NonFiniteError, match="holds NaN or infinity after 40 evaluations in 10 steps"):
         integrate(breaks, normal(4, 2), 1.0, RK4(0.1))
     quiet = integrate(breaks, normal(4, 2), 1.0, RK4(0.1), check=False).state
     assert bool(torch.isnan(quiet).all())

@@ -145,6 +145,24 @@ RUN: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("equation", ["acmp", "adc", "blend", "graphcon"])
+def test_equations(equation: str) -> None:
+    """Gradients and tangents of torch.func; a program of one with steps, on a graph that is new to it."""
+    own = {"attention_dim": 8, "heads": 2, "equation": equation}
+    own |= {"positions": 2} if equation == "blend" else {}
+    torch.manual_seed(0)
+    steps = Alone(GraphDiffusion(6, 2.0, solver="rk4", step_size=0.5, **own), make_graph("random"))
+    x = normal(9, 6, dtype=torch.float32)
+    program = torch.export.export(steps, (x,)).module()
+    torch.testing.assert_close(program(2 * x), steps(2 * x), rtol=1e-5, atol=1e-6)
+    if equation in ("adc", "blend"):
+        closed = Alone(GraphDiffusion(6, 2.0, **own), make_graph("random"))
+        (want,) = torch.autograd.grad(closed(y := x.clone().requires_grad_()).square().sum(), y)
+        torch.testing.assert_close(func.grad(lambda v: closed(v).square().sum())(x), want)
+        state, along = func.jvp(closed, (x,), (x,))
+        torch.testing.assert_close(2 * (along * state).sum(), (want * x).sum(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("what", "scheme", "kind"), CELLS, ids=[f"{w}-{s}" for w, s, _ in CELLS])
 def test_cell(what: str, scheme: str, kind: str) -> None:
     graph = make_graph("random")

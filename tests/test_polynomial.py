@@ -25,7 +25,13 @@ from graphdiffusion.graph import Graph
 from graphdiffusion.nn import GRAND, GraphDiffusion
 from graphdiffusion.ops import propagate
 from graphdiffusion.solvers import DormandPrince, Exponential, integrate
-from graphdiffusion.solvers.polynomial import growth, in_powers_of_a
+from graphdiffusion.solvers.polynomial import (
+    GROWTH,
+    WEIGHT,
+    growth,
+    in_powers_of_a,
+    series_coefficients,
+)
 
 SHARP = DormandPrince(1e-10, 1e-12)
 
@@ -241,3 +247,16 @@ def test_products_beside_those_of_dopri5() -> None:
     closed, marched = integrate(flow, x, 18.3), integrate(flow, x, 18.3, DormandPrince(1e-6, 1e-7))
     torch.testing.assert_close(closed.state, marched.state, rtol=1e-4, atol=1e-4)
     assert closed.stats.evaluations < 0.3 * 3 * marched.stats.evaluations  # of three products each
+
+
+def test_a_step_is_short_enough() -> None:
+    """Rounding is multiplied by the sum of the |f_k|: about 12 at most, whatever the coefficients are."""
+    generator = torch.Generator().manual_seed(1)
+    for degree in (2, 3, 4):
+        c = 4 * torch.rand(degree, 150, 1, 1, generator=generator, dtype=D) - 2
+        p = in_powers_of_a({k + 1: own for k, own in enumerate(c)})
+        weight = sum(own.abs() for own in p[1:])
+        h = 1 / torch.maximum(growth(p) / GROWTH, weight / WEIGHT)
+        f, _ = series_coefficients(p, h, 1e-6, False)
+        sums = f.abs().sum(-1)
+        assert 6 < float(sums.max()) < 12.5

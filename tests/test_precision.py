@@ -170,6 +170,8 @@ def test_refusals():
     cases = [
         (lambda: layer_of("closed form", coefficients="channel"), ArgumentError, "all channels share"),
         (lambda: layer_of("two-step", channel_rates=True), ArgumentError, "all channels share"),
+        (lambda: layer_of("closed form", equation="adc"), ArgumentError, "all channels share"),
+        (lambda: layer_of("two-step", equation="adc"), ArgumentError, "all channels share"),
         (lambda: layer_of("two-step", gradient="adjoint"), ArgumentError, "saves nothing with the adjoint"),
         (lambda: GraphDiffusion(6, variant="nonlinear", precision="bfloat16"), ArgumentError, "got dopri5"),
         (lambda: GraphDiffusion(6, solver="rk4", precision="bfloat16"), ArgumentError, "precision"),

@@ -122,9 +122,22 @@ class Option:
             if isinstance(one, str) and one in choices:
                 continue
             what = f"names out of {', '.join(choices)}" if several else f"one of {', '.join(choices)}"
-            raise ArgumentError(f"{self.name} must be {what}, got {shown(one)}.{nearest(one, choices)}")
+            hint = self._elsewhere(one) or nearest(one, choices)
+            raise ArgumentError(f"{self.name} must be {what}, got {shown(one)}.{hint}")
         if twice := [one for place, one in enumerate(given) if one in given[:place]]:
             raise ArgumentError(f"{self.name} has {twice[0]!r} twice: name it once.")
+
+    def _elsewhere(self, name: Any) -> str:
+        """`` 'fisher' is a term: give it to terms.``, where it is a name of another kind."""
+        from .registry import registries  # which imports this module
+
+        if self.named is None:
+            return ""
+        for kind, registry in registries().items():
+            if name in registry.names():
+                option = "terms" if kind == "term" else kind
+                return f" {name!r} is {'an' if kind[0] in 'aeiou' else 'a'} {kind}: give it to {option}."
+        return ""
 
     def _check_bounds(self, value: float) -> None:
         low, high = self.bounds.low, self.bounds.high

@@ -40,11 +40,16 @@ class Pattern:
     derived: dict[Any, Any] = field(default_factory=dict, repr=False, kw_only=True)
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What ``make`` gives, computed once for these places."""
-        if key not in self.derived:
-            with lasting():
-                self.derived[key] = make()
-        return self.derived[key]
+        """What ``make`` gives, computed once for these places; in ``torch.export`` each time anew, if not
+        before: what is made there has no numbers.
+        """
+        if key in self.derived:
+            return self.derived[key]
+        with lasting():
+            found = make()
+        if not getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)():
+            self.derived[key] = found
+        return found
 
     @staticmethod
     def indices(row: Tensor, col: Tensor, rows: int, cols: int) -> dict[str, Any]:

@@ -20,9 +20,10 @@ class BlurringSharpening(Term):
 
     A feature of A with the eigenvalue μ grows by :math:`(1 - \mu)(\beta\mu - \alpha)` beside diffusion: the
     term holds back what lies between 0 and 1, and blurs what alternates. Where eigenvalues are real
-    (``over`` symmetric, or a constant A on an undirected graph), nothing grows for β ≤ α, and beyond that
-    nothing grows faster than :math:`e^{t(\beta - \alpha)^2/4\beta}`. Other eigenvalues may be complex: then
-    nothing grows for β ≤ α/3.
+    (``over`` symmetric, or a constant A on an undirected graph), none of these features grows for β ≤ α,
+    and beyond that none faster than :math:`e^{t(\beta - \alpha)^2/4\beta}`. Other eigenvalues may be
+    complex: then none grows for β ≤ α/3. The same holds for the Euclidean norm of sums of them where A is
+    symmetric; otherwise sums may grow for a while.
 
     The term is affine in x, a polynomial in A. The linear model keeps its closed form, which is exact
     whatever grows; it takes up to four times the products of diffusion alone.

@@ -70,7 +70,8 @@ class AllenCahn(Reaction):
     r"""Allen and Cahn's reaction (1979), a double well. The term is :math:`\beta\tanh(x - x^3)`.
 
     −1 and 1 are stable, 0 is not, so that features of both signs are drawn apart. No solution leaves the
-    larger of [−1, 1] and the range of the features, with and without saturation, where A is row-stochastic.
+    smallest interval that holds [−1, 1] and the range of the features, with and without saturation, where A
+    is row-stochastic.
     The Lipschitz constant with saturation is below 2.7β. Without saturation the term alone has the solution
     :math:`x\,e^{\beta t}/\sqrt{1 + x^2(e^{2\beta t} - 1)}`, which the scheme ``strang`` takes.
     """
@@ -94,9 +95,9 @@ class AllenCahn(Reaction):
 class Zeldovich(Reaction):
     r"""Zeldovich's reaction (1938), combustion with a threshold. The term is :math:`\beta\tanh(x^2 - x^3)`.
 
-    1 is stable; 0 holds from below and not from above. No solution leaves the larger of [0, 1] and the
-    range of the features, with and without saturation, where A is row-stochastic. The Lipschitz constant
-    with saturation is below 2.1β.
+    1 is stable; 0 holds from below and not from above. No solution leaves the smallest interval that holds
+    [0, 1] and the range of the features, with and without saturation, where A is row-stochastic. The
+    Lipschitz constant with saturation is below 2.1β.
     """
 
     def law(self, x: Tensor) -> Tensor:

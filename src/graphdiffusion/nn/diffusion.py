@@ -159,7 +159,8 @@ class GraphDiffusion(MessagePassing):
             self.register_buffer("time", start)
         self.initial_time = float(time)
         self.solver = make_solver(solver, equation, channels, options)
-        if self.solver.rounded and (coefficients == "channel" or channel_rates):
+        own = getattr(equation, "rates", None) is not None  # of channels, also those that adc has by itself
+        if self.solver.rounded and (coefficients == "channel" or own):
             refuse_channels()
         if gradient == "adjoint":
             gradient = Adjoint(DormandPrince(adjoint_rtol, adjoint_atol))

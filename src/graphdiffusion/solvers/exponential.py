@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, get_args
 
+import numpy as np
 import torch
 from scipy.special import gammainc
 from torch import Tensor
@@ -212,7 +213,8 @@ def limited(rate: Tensor, tolerance: float, most: int, stats: Stats) -> Tensor:
         message = f"Exponential needs λ = αT ≥ 0, got {float(known[negative].min()):g}: bound α, or take "
         stats.fail(SolverError(f"{message}DormandPrince.", negative))
     known = torch.where(negative, torch.nan, known)
-    over = gammainc(most + 1, known.nan_to_num(0.0, posinf=torch.inf).cpu().numpy()) > tolerance
+    spans = np.asarray(known.nan_to_num(0.0, posinf=torch.inf).tolist())  # torch.func has no numpy()
+    over = gammainc(most + 1, spans) > tolerance
     if over.any():
         mask = torch.as_tensor(over, device=rate.device)
         stats.fail(too_many_evaluations(most, mask))

@@ -183,8 +183,9 @@ def _check_result(solution: Solution, end: Tensor) -> None:
             f"the state became NaN or infinite at t = {lost:g}. Check the inputs for extreme values, lower "
             "the learning rate, or bound α."
         )
+    stats = solution.stats
     raise NonFiniteError(
         f"the state at the end, T = {float(end.detach().max()):g}, holds NaN or infinity after "
-        f"{solution.stats}. An unstable step (theorem 1) or a diverged training does this: take a smaller "
-        "step, SemiImplicitEuler or Exponential."
+        f"{stats.evaluations} evaluations in {stats.accepted} steps. An unstable step (theorem 1) or a "
+        "diverged training does this: take a smaller step, SemiImplicitEuler or Exponential."
     )

@@ -13,7 +13,8 @@ here. As ‖A‖ ≤ 1, what the series leaves out is at most the sum of the :ma
 
 The :math:`p_j` have both signs, so that terms cancel each other. In one step the :math:`|f_k|` may be as
 large as :math:`e^{hg}`, with the largest real part g of q on the unit circle, while the solution is small.
-So the time is cut into steps with hg ≤ 2: they are exact, and rounding is multiplied by less than 8.
+So the time is cut into steps with hg ≤ 2: they are exact, and rounding is multiplied by about 12 at most,
+the largest sum of the :math:`|f_k|` of a step.
 """
 
 from __future__ import annotations
