@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 from test_cli_basics import write_graph
 from torch.testing import assert_close
 
@@ -22,6 +24,7 @@ from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
 from graphdiffusion.training.launch import Order, raise_failure, work
 from graphdiffusion.training.lock import writing
+from graphdiffusion.training.worker import joined
 
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
@@ -144,6 +147,20 @@ def test_other_data_is_refused_before_the_cut(tmp_path, never_started, capsys):
     assert main(resume) == 2
     assert "have changed since the run began" in capsys.readouterr().err
     assert (out / "parts" / "about.json").read_bytes() == before
+
+
+def test_threads_are_those_of_the_cores_that_are_given(monkeypatch):
+    """A job of a queue has some cores of a machine, and its processes share them."""
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    for name in ("OMP_PROC_BIND", "OMP_PLACES"):
+        monkeypatch.delenv(name, raising=False)
+    with joined("cpu"):
+        assert taken == [3]
 
 
 def test_self_loops_of_a_graph_cut_on_disk(tmp_path):
