@@ -253,6 +253,20 @@ def test_a_folder_of_parts_is_checked_before_the_start(
     assert sentence in capsys.readouterr().err
 
 
+def test_a_damaged_part_begins_no_run(tmp_path):
+    """The process of another part says so, and the first one has written nothing."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=fields)
+    col = np.load(tmp_path / "parts" / "1" / "col.npy", mmap_mode="r+")
+    col[0] ^= 1
+    col.flush()
+    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert "col.npy was changed or damaged" in done.stderr and "Go on with" not in done.stderr
+    assert not (tmp_path / "run" / "config.toml").exists()
+
+
 def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
     """What goes wrong in a process comes out as a sentence."""
     plugin = tmp_path / "broken.py"

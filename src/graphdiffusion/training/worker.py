@@ -90,6 +90,7 @@ def train_part(
     """
     number, size = dist.get_rank(), dist.get_world_size()
     problem, digests = read_problem(folder, number, config.task)
+    dist.barrier()  # no run is begun where another process cannot read its part
     if (parts := getattr(problem.graph, "parts", 1)) != size:
         raise ConfigError(f"{folder} holds {parts} parts, and {size} processes have joined: start {parts}.")
     problem = problem.to(device)
