@@ -99,6 +99,19 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [*range(8), *range(8)]
 
 
+def test_a_finished_run_is_said_to_be_so(whole, monkeypatch, capsys):
+    """Also where torchrun repeats a command; another command needs another folder."""
+    graph, out = whole
+    assert main(["train", "--resume", "--out", str(out), "--parts", "2", "--no-report"]) == 0
+    assert "this run is finished." in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert main(["train", graph, *OPTIONS, "--out", str(out)]) == 0
+    assert "this run is finished." in capsys.readouterr().err
+    assert main(["train", graph, *OPTIONS, "--hidden", "16", "--out", str(out)]) == 2
+    assert "was started with other options" in capsys.readouterr().err
+
+
 @pytest.fixture
 def never_started(monkeypatch):
     """Trainings on parts end before a process is started."""
