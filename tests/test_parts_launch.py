@@ -314,12 +314,13 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
     out = tmp_path / "a run"
     shutil.copytree(whole[1], out)
     (out / "summary.json").unlink()
-    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True)
+    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True, root="raw data")
     with pytest.raises(GraphDiffusionError, match=r"connection\.py"):
         work(order)
     with pytest.raises(WorkerError) as raised:
         raise_failure(order, 2)
     again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
+    again += " --root 'raw data'"
     assert str(raised.value).endswith(again)
 
 
@@ -357,6 +358,23 @@ def test_a_lost_process_leaves_no_traceback(whole, tmp_path, monkeypatch, capsys
     assert "Traceback" not in capsys.readouterr().err
     assert "has lost another one (gloo: Connection closed by peer)" in caplog.text
     assert not order.failed.exists()
+
+
+def test_an_interrupted_command_is_repeated_in_full(whole, tmp_path, monkeypatch, capsys):
+    """With the engine, the folder of raw data and plug-ins: without them it would not go on."""
+
+    def interrupted(order, parts):
+        shutil.copy(whole[1] / "config.toml", tmp_path / "run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphdiffusion.training.launch.launch_ray", interrupted)
+    monkeypatch.setattr("graphdiffusion.training.launch.require_ray", lambda: None)
+    (tmp_path / "my own.py").touch()
+    more = ["--plugin", str(tmp_path / "my own.py"), "--root", "raw data", "--parts", "2"]
+    more += ["--engine", "ray"]
+    assert main(["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), *more]) == 130
+    said = f"--plugin '{tmp_path / 'my own.py'}' --root 'raw data' --parts 2 --engine ray"
+    assert said in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_an_interrupt_is_a_sentence(whole, tmp_path):

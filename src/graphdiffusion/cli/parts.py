@@ -91,6 +91,7 @@ def train_on_parts(
         resume,
         watching,
         notes_failure=launched == 1,
+        root=root,
     )
     if launched > 1:
         _await(folder, launched, out)
