@@ -22,7 +22,7 @@ from graphdiffusion.cli import main
 from graphdiffusion.errors import GraphDiffusionError, WorkerError
 from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
-from graphdiffusion.training.launch import Order, raise_failure, work
+from graphdiffusion.training.launch import Order, launch_ray, raise_failure, work
 from graphdiffusion.training.lock import writing
 from graphdiffusion.training.worker import joined
 
@@ -375,6 +375,15 @@ def test_an_interrupted_command_is_repeated_in_full(whole, tmp_path, monkeypatch
     assert main(["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), *more]) == 130
     said = f"--plugin '{tmp_path / 'my own.py'}' --root 'raw data' --parts 2 --engine ray"
     assert said in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_interrupt_of_ray(tmp_path, monkeypatch):
+    """Ray ends the process itself at a Ctrl-C: the command would say nothing."""
+    torch_trainer = pytest.importorskip("ray.train.torch").TorchTrainer
+    monkeypatch.setattr(torch_trainer, "__init__", lambda self, *args, **more: None)
+    monkeypatch.setattr(torch_trainer, "fit", lambda self: sys.exit(0))
+    with pytest.raises(KeyboardInterrupt):
+        launch_ray(Order({}, (), tmp_path / "run", tmp_path / "run" / "parts", False), 2)
 
 
 def test_an_interrupt_is_a_sentence(whole, tmp_path):

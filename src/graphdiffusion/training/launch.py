@@ -219,6 +219,8 @@ def launch_ray(order: Order, parts: int) -> None:
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
     try:
         trainer.fit()
+    except SystemExit:  # what Ray makes of Ctrl-C, after it has ended the workers
+        raise KeyboardInterrupt from None
     except (TrainingFailedError, RayError) as error:
         last = str(error).strip().splitlines()[-1]
         more = _again(order, parts, " --engine ray")
