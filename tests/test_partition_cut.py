@@ -96,9 +96,12 @@ def test_automatic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = planted(2, 5)
-    for parts in (0, 11):
+    for parts in (0, 11, 2.5):
         with pytest.raises(ArgumentError, match=rf"10 nodes can be cut into 1 to 10 parts.* got {parts}\."):
-            cut(graph, parts, "ldg")
+            cut(graph, parts, "ldg")  # type: ignore[arg-type]
+    for seed in (-1, 0.5):
+        with pytest.raises(ArgumentError, match=rf"must be a whole number from 0, got {seed}\."):
+            cut(graph, 2, "ldg", seed)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"no method 'metiz'.*Did you mean 'metis'\?.*auto, metis"):
         cut(graph, 2, "metiz")
     monkeypatch.setitem(sys.modules, "pymetis", None)
@@ -181,4 +184,7 @@ def test_assignments_that_are_refused() -> None:
     for assignment, error, message in bad:
         with pytest.raises(error, match=message):
             split(graph, assignment)
+    for number in (-1, 2):
+        with pytest.raises(GraphError, match=rf"the parts 0 to 1, got \[{number}\]"):
+            split(graph, torch.tensor([0, 1, 0]), [number])
     assert len(split(graph, np.array([0, 1, 0]))) == 2  # type: ignore[arg-type]

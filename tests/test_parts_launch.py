@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 from test_cli_basics import write_graph
 from torch.testing import assert_close
 
@@ -20,8 +22,9 @@ from graphdiffusion.cli import main
 from graphdiffusion.errors import GraphDiffusionError, WorkerError
 from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
-from graphdiffusion.training.launch import Order, raise_failure, work
+from graphdiffusion.training.launch import Order, launch_ray, raise_failure, work
 from graphdiffusion.training.lock import writing
+from graphdiffusion.training.worker import joined
 
 OPTIONS = [
     "--preset", "none", "--split", "random", "--per-class", "4", "--hidden", "8", "--heads", "2",
@@ -96,6 +99,19 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [*range(8), *range(8)]
 
 
+def test_a_finished_run_is_said_to_be_so(whole, monkeypatch, capsys):
+    """Also where torchrun repeats a command; another command needs another folder."""
+    graph, out = whole
+    assert main(["train", "--resume", "--out", str(out), "--parts", "2", "--no-report"]) == 0
+    assert "this run is finished." in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    assert main(["train", graph, *OPTIONS, "--out", str(out)]) == 0
+    assert "this run is finished." in capsys.readouterr().err
+    assert main(["train", graph, *OPTIONS, "--hidden", "16", "--out", str(out)]) == 2
+    assert "was started with other options" in capsys.readouterr().err
+
+
 @pytest.fixture
 def never_started(monkeypatch):
     """Trainings on parts end before a process is started."""
@@ -144,6 +160,20 @@ def test_other_data_is_refused_before_the_cut(tmp_path, never_started, capsys):
     assert main(resume) == 2
     assert "have changed since the run began" in capsys.readouterr().err
     assert (out / "parts" / "about.json").read_bytes() == before
+
+
+def test_threads_are_those_of_the_cores_that_are_given(monkeypatch):
+    """A job of a queue has some cores of a machine, and its processes share them."""
+    taken: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    for name in ("OMP_PROC_BIND", "OMP_PLACES"):
+        monkeypatch.delenv(name, raising=False)
+    with joined("cpu"):
+        assert taken == [3]
 
 
 def test_self_loops_of_a_graph_cut_on_disk(tmp_path):
@@ -236,6 +266,20 @@ def test_a_folder_of_parts_is_checked_before_the_start(
     assert sentence in capsys.readouterr().err
 
 
+def test_a_damaged_part_begins_no_run(tmp_path):
+    """The process of another part says so, and the first one has written nothing."""
+    random = np.random.default_rng(0)
+    fields = {"x": random.random((40, 3)).astype(np.float32), "y": random.integers(2, size=40)}
+    write_parts_of_edges(tmp_path / "parts", random.integers(40, size=(2, 90)), 40, parts=2, fields=fields)
+    col = np.load(tmp_path / "parts" / "1" / "col.npy", mmap_mode="r+")
+    col[0] ^= 1
+    col.flush()
+    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert "col.npy was changed or damaged" in done.stderr and "Go on with" not in done.stderr
+    assert not (tmp_path / "run" / "config.toml").exists()
+
+
 def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
     """What goes wrong in a process comes out as a sentence."""
     plugin = tmp_path / "broken.py"
@@ -270,12 +314,13 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
     out = tmp_path / "a run"
     shutil.copytree(whole[1], out)
     (out / "summary.json").unlink()
-    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True)
+    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True, root="raw data")
     with pytest.raises(GraphDiffusionError, match=r"connection\.py"):
         work(order)
     with pytest.raises(WorkerError) as raised:
         raise_failure(order, 2)
     again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
+    again += " --root 'raw data'"
     assert str(raised.value).endswith(again)
 
 
@@ -313,6 +358,32 @@ def test_a_lost_process_leaves_no_traceback(whole, tmp_path, monkeypatch, capsys
     assert "Traceback" not in capsys.readouterr().err
     assert "has lost another one (gloo: Connection closed by peer)" in caplog.text
     assert not order.failed.exists()
+
+
+def test_an_interrupted_command_is_repeated_in_full(whole, tmp_path, monkeypatch, capsys):
+    """With the engine, the folder of raw data and plug-ins: without them it would not go on."""
+
+    def interrupted(order, parts):
+        shutil.copy(whole[1] / "config.toml", tmp_path / "run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphdiffusion.training.launch.launch_ray", interrupted)
+    monkeypatch.setattr("graphdiffusion.training.launch.require_ray", lambda: None)
+    (tmp_path / "my own.py").touch()
+    more = ["--plugin", str(tmp_path / "my own.py"), "--root", "raw data", "--parts", "2"]
+    more += ["--engine", "ray"]
+    assert main(["train", whole[0], *OPTIONS, "--out", str(tmp_path / "run"), *more]) == 130
+    said = f"--plugin '{tmp_path / 'my own.py'}' --root 'raw data' --parts 2 --engine ray"
+    assert said in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_interrupt_of_ray(tmp_path, monkeypatch):
+    """Ray ends the process itself at a Ctrl-C: the command would say nothing."""
+    torch_trainer = pytest.importorskip("ray.train.torch").TorchTrainer
+    monkeypatch.setattr(torch_trainer, "__init__", lambda self, *args, **more: None)
+    monkeypatch.setattr(torch_trainer, "fit", lambda self: sys.exit(0))
+    with pytest.raises(KeyboardInterrupt):
+        launch_ray(Order({}, (), tmp_path / "run", tmp_path / "run" / "parts", False), 2)
 
 
 def test_an_interrupt_is_a_sentence(whole, tmp_path):

@@ -149,7 +149,8 @@ def test_nothing_fits(problem, monkeypatch):
     free(monkeypatch, least / 3)
     parts = make_plan(problem, config).parts
     assert parts is not None
-    with pytest.raises(NotEnoughMemory, match=f"--parts {parts}, on as many devices, or .* --batches"):
+    how = "--gradient adjoint, on as many devices, or .* --batches"
+    with pytest.raises(NotEnoughMemory, match=f"--parts {parts} {how}"):
         fitted(problem, config, ())
 
 
@@ -241,7 +242,15 @@ def test_info_plan(here, monkeypatch, capsys):
     free(monkeypatch, 0.8 * min(make_plan(load_problem(config), config).modes.values()))
     assert main(["info", "toy", "--plan", *own]) == 0
     shown = capsys.readouterr().out
-    assert "does not fit" in shown and "parts needed" in shown and "--parts" in shown
+    assert "does not fit" in shown and "parts needed" in shown
+    assert "--gradient adjoint --parts" in shown  # the mode with which so many parts are enough
+    assert main(["info", "toy", "--plan", *own, "--batches", "1"]) == 0
+    assert "--gradient adjoint --parts" in (shown := capsys.readouterr().out) and "--batches" not in shown
+    free(monkeypatch, 1e12)
+    Path("own.py").touch()
+    places = ["--root", "some data", "--plugin", "own.py"]
+    assert main(["info", "toy", "--plan", "--preset", "none", *places]) == 0
+    assert "--preset none --root 'some data' --plugin own.py" in capsys.readouterr().out
     assert main(["info", "--plan"]) == 2 and main(["info", "toy"]) == 2
     said = capsys.readouterr().err
     assert "grand info DATA --plan" in said and "grand data info toy" in said

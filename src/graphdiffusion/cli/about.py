@@ -84,7 +84,7 @@ def info(
     if plan:
         from .plan import show_plan
 
-        show_plan(given(ctx), config, preset, root or None)
+        show_plan(given(ctx), config, preset, root or None, plugin or [])
         return
     import torch
 

@@ -44,7 +44,7 @@ def train_on_parts(
     """Cut the graph, train in a process for each part, and show what came of it."""
     from ..training.batches import refused_with_parts
     from ..training.chunks import PARTS
-    from ..training.folder import holds_run, is_finished, require_free, require_place
+    from ..training.folder import check_options, holds_run, is_finished, require_free, require_place
     from ..training.launch import Order, launch_here, launch_ray, require_ray, work
     from ..training.lock import require_idle
     from ..training.partfolder import holds_parts
@@ -62,6 +62,8 @@ def train_on_parts(
     resume = resume or (launched > 1 and holds_run(out))
     if resume and is_finished(out):
         if first:
+            check_options(out, config)
+            say("this run is finished.")
             _show(settled, out, root, plugins, report)
         return
     if engine == "ray":
@@ -89,6 +91,7 @@ def train_on_parts(
         resume,
         watching,
         notes_failure=launched == 1,
+        root=root,
     )
     if launched > 1:
         _await(folder, launched, out)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from ..training.plan import Plan
 
 
-def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str | None) -> None:
+def show_plan(
+    flags: dict[str, Any], file: Path | None, preset: str, root: str | None, plugins: list[Path]
+) -> None:
     """Print the plan of the training that these options describe."""
     from ..training import load_problem, pick_device, protocol
     from ..training.memory import feature_bytes
@@ -46,7 +48,7 @@ def show_plan(flags: dict[str, Any], file: Path | None, preset: str, root: str |
         facts.append(("parts needed", f"{plan.parts}, each on a device with as much memory"))
     elif plan.fitting is None:
         facts.append(("parts needed", "more than 4096: take a smaller hidden or fewer heads"))
-    facts.append(("next", _next(plan, flags, file, preset)))
+    facts.append(("next", _next(plan, flags, file, preset, root, plugins)))
     print_facts(f"training on {config.data}", facts)
 
 
@@ -70,14 +72,25 @@ def _precision(config: Config) -> str:
     return "float32, powers of A bfloat16" if half else "float32"
 
 
-def _next(plan: Plan, flags: dict[str, Any], file: Path | None, preset: str) -> str:
+def _next(
+    plan: Plan,
+    flags: dict[str, Any],
+    file: Path | None,
+    preset: str,
+    root: str | None,
+    plugins: list[Path],
+) -> str:
     """The command that starts the training, with what it needs to fit."""
-    given = {name: value for name, value in flags.items() if name != "data"}
+    left = {"data"} if plan.parts is None else {"data", "batches", "batch_parts", "batch_cut"}
+    given = {name: value for name, value in flags.items() if name not in left}
     words = [command(), "train", str(flags.get("data", ""))]
     words += ["--config", str(file)] if file is not None else []
     words += ["--preset", preset] if preset != "auto" else []
-    if plan.fitting and plan.fitting != plan.gradient:
-        given["gradient"] = plan.fitting
+    words += ["--root", root] if root else []
+    words += [word for path in plugins for word in ("--plugin", str(path))]
+    mode = plan.fitting if plan.parts is None else plan.least
+    if mode and mode != plan.gradient:
+        given["gradient"] = mode
     for name, value in given.items():
         if isinstance(value, bool):
             words.append(flag(name) if value else f"--no-{flag(name)[2:]}")

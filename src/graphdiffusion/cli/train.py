@@ -168,8 +168,10 @@ def train(
             _train(settled, out, resume, quiet, root or None, plugin or [], flags, report, engine)
     except KeyboardInterrupt:
         begun = (out / "config.toml").exists() or holds_choice(out)
-        more = "".join(f" --plugin {path}" for path in plugin or [])
+        more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugin or [])
+        more += f" --root {shlex.quote(root)}" if root else ""
         more += f" --parts {parts}" if parts else ""
+        more += f" --engine {engine}" if engine != "local" else ""
         again = f"interrupted; go on with: {command()} train --resume --out {shlex.quote(str(out))}{more}"
         say(again if begun else "interrupted.")
         raise typer.Exit(130) from None

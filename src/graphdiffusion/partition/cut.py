@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -52,7 +53,7 @@ def cut(graph: Graph, parts: int, method: str = "auto", seed: int = 0) -> Tensor
 def cut_lists(lists: Neighbours, parts: int, method: str, seed: int) -> Array:
     """:func:`cut` of lists of neighbours."""
     name = chosen(method)
-    check_parts(parts, lists.num_nodes)
+    check_numbers(parts, lists.num_nodes, seed)
     return _filled(METHODS[name](lists, parts, seed), parts)
 
 
@@ -68,11 +69,13 @@ def chosen(method: str) -> str:
     return method
 
 
-def check_parts(parts: int, nodes: int) -> None:
-    if not 1 <= parts <= nodes:
+def check_numbers(parts: int, nodes: int, seed: int) -> None:
+    if not isinstance(parts, Integral) or not 1 <= parts <= nodes:
         raise ArgumentError(
-            f"a graph of {nodes} nodes can be cut into 1 to {nodes} parts, each with a node, got {parts}."
+            f"a graph of {nodes} nodes can be cut into 1 to {nodes} parts, each with a node, got {parts!r}."
         )
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ArgumentError(f"the seed of a cut must be a whole number from 0, got {seed!r}.")
 
 
 def _filled(found: Array, parts: int) -> Array:

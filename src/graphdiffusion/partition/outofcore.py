@@ -12,7 +12,7 @@ import scipy.sparse
 from torch import Tensor
 
 from ..errors import ArgumentError, GraphError
-from .cut import METHODS, at_random, check_parts, chosen, cut_lists
+from .cut import METHODS, at_random, check_numbers, chosen, cut_lists
 from .fields import as_field, deal_entries, dealt, write_fields
 from .neighbours import Array, Neighbours
 from .part import checked
@@ -72,7 +72,7 @@ def write_parts_of_edges(
     if given is None:
         if parts is None:
             raise ArgumentError("give the number of parts, or an assignment of nodes to parts.")
-        check_parts(parts, num_nodes)
+        check_numbers(parts, num_nodes, seed)
         method = _ldg_for_auto(method)
     ready = {name: as_field(name, value, num_nodes) for name, value in (fields or {}).items()}
     limit = memory // _BYTES

@@ -219,6 +219,8 @@ def split(graph: Graph, assignment: Tensor, numbers: Sequence[int] | None = None
     assignment = checked(assignment, n)
     counts = torch.bincount(assignment)
     parts = len(counts)
+    if wrong := [number for number in numbers or () if not 0 <= number < parts]:
+        raise GraphError(f"the graph has the parts 0 to {parts - 1}, got {wrong}.")
     # place of a node among those of its part
     order = torch.argsort(assignment, stable=True)
     place = torch.empty_like(order)

@@ -82,12 +82,18 @@ def check_same(
         raise ConfigError(f"{folder} holds no run to go on with: leave out --resume to start one.")
     if is_finished(folder):
         raise ConfigError(f"the run in {folder} is finished: there is nothing to go on with.")
+    before = check_options(folder, config)
+    before.check_data(data, data.get("name") or config.data, digests)
+    return before
+
+
+def check_options(folder: Path, config: Config) -> Fingerprint:
+    """What the run in a folder began with, which must be these options."""
     stored, before = read_config(folder)
     if stored != config:
         raise ConfigError(
             f"{folder} was started with other options (see its config.toml): name another folder."
         )
-    before.check_data(data, data.get("name") or config.data, digests)
     return before
 
 

@@ -51,6 +51,7 @@ class Order:
         watching: A function of a module: from the number of members to what watches them.
         notes_failure: A process that fails by itself notes why, and those started anew end at once. Not
             under torchrun, where the note would not be read and would end the next attempt.
+        root: Folder of raw data, as it was given: a resumed run reads the data from there.
     """
 
     options: dict[str, Any]
@@ -60,6 +61,7 @@ class Order:
     resume: bool
     watching: Callable[[int], AbstractContextManager[Watcher | None]] = nullcontext  # type: ignore[assignment]
     notes_failure: bool = True
+    root: str | None = None
 
     @property
     def failed(self) -> Path:
@@ -172,9 +174,11 @@ def _again(order: Order, parts: int, more: str = "") -> str:
     """How to go on with a run, as a sentence; nothing where it has not begun."""
     if not holds_run(order.out):
         return ""
-    plugins = "".join(f" --plugin {shlex.quote(path)}" for path in order.plugins)
+    given = "".join(f" --plugin {shlex.quote(path)}" for path in order.plugins)
+    if order.root:
+        given += f" --root {shlex.quote(order.root)}"
     out = shlex.quote(str(order.out))
-    return f" Go on with: grand train --resume --parts {parts}{more} --out {out}{plugins}"
+    return f" Go on with: grand train --resume --parts {parts}{more} --out {out}{given}"
 
 
 def require_ray() -> None:
@@ -215,6 +219,8 @@ def launch_ray(order: Order, parts: int) -> None:
     os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "600")
     try:
         trainer.fit()
+    except SystemExit:  # what Ray makes of Ctrl-C, after it has ended the workers
+        raise KeyboardInterrupt from None
     except (TrainingFailedError, RayError) as error:
         last = str(error).strip().splitlines()[-1]
         more = _again(order, parts, " --engine ray")

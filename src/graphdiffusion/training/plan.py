@@ -34,7 +34,7 @@ class Plan:
         free: Bytes that are free on the device.
         members: How many fit together by the mode of the configuration.
         fitting: The first mode that fits; ``None``: none does.
-        parts: The fewest parts of the graph with which the most thrifty mode fits; ``None``: more than
+        parts: The fewest parts of the graph with which the mode that takes least fits; ``None``: more than
             4096, or one that does not need any.
         rounded: Estimate of the bytes of one member with powers in bfloat16, by gradient mode; empty where
             the solver has none, or they are bfloat16 already.
@@ -53,6 +53,15 @@ class Plan:
     fitting: str | None
     parts: int | None
     rounded: dict[str, int]
+
+    @property
+    def least(self) -> str:
+        """The mode that takes least memory."""
+        return _least(self.modes)
+
+
+def _least(modes: dict[str, int]) -> str:
+    return min(modes, key=modes.__getitem__)
 
 
 def make_plan(problem: Problem, config: Config) -> Plan:
@@ -107,7 +116,7 @@ def parts_needed(problem: Problem, config: Config, free: int) -> int | None:
     A part is taken to read as many rows of others as it has itself; a good cut reads fewer.
     """
     modes = gradient_modes(problem, config)
-    mode = min(modes, key=modes.__getitem__)
+    mode = _least(modes)
     best = config.replace(gradient=mode, batches=0) if mode else config.replace(batches=0)
     for parts in range(2, _MOST_PARTS + 1):
         if bytes_of(problem, best, min(1.0, 2 / parts), 1 / parts) <= SHARE * free:
@@ -138,8 +147,9 @@ def fitted(problem: Problem, config: Config, given: Collection[str]) -> tuple[Co
         return config, []
     device, free = problem.y.device, readable(plan.free)
     if plan.fitting is None:
-        least = readable(min(plan.modes.values()))
-        cut = "" if plan.parts is None else f", cut the graph: --parts {plan.parts}, on as many devices"
+        least = readable(plan.modes[plan.least])
+        cut = f"--parts {plan.parts}" + (f" --gradient {plan.least}" if plan.least != own else "")
+        cut = "" if plan.parts is None else f", cut the graph: {cut}, on as many devices"
         half = ""
         if mode := next((mode for mode, size in plan.rounded.items() if size <= plan.free), None):
             less = readable(plan.rounded[mode])

@@ -43,7 +43,7 @@ def joined(device: str) -> Iterator[torch.device]:
         torch.cuda.set_device(wanted)
     else:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local))
+        torch.set_num_threads(max(1, _cores() // local))
     alone = not dist.is_initialized()  # Ray has joined them already
     if alone:
         store, number, size = next(dist.rendezvous("env://", timeout=PATIENCE))
@@ -59,6 +59,14 @@ def joined(device: str) -> Iterator[torch.device]:
     finally:
         if alone:
             dist.destroy_process_group()
+
+
+def _cores() -> int:
+    """Cores that this process may use: a queue such as Slurm's gives a job some of those of a machine."""
+    bound = {"OMP_PROC_BIND", "OMP_PLACES"} & os.environ.keys()  # OpenMP has left this thread one core
+    if hasattr(os, "sched_getaffinity") and not bound:
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def train_part(
@@ -82,6 +90,7 @@ def train_part(
     """
     number, size = dist.get_rank(), dist.get_world_size()
     problem, digests = read_problem(folder, number, config.task)
+    dist.barrier()  # no run is begun where another process cannot read its part
     if (parts := getattr(problem.graph, "parts", 1)) != size:
         raise ConfigError(f"{folder} holds {parts} parts, and {size} processes have joined: start {parts}.")
     problem = problem.to(device)
