@@ -243,5 +243,5 @@ def test_matrices_that_are_not_normalised(over: Any) -> None:
 
 def test_signed_is_refused_by_the_semi_implicit_scheme() -> None:
     flow, x = signed(make_graph("random"), 0, "rows")
-    with pytest.raises(ArgumentError, match="softmax or squareplus, got Diffusion"):
+    with pytest.raises(ArgumentError, match="softmax or squareplus; got Diffusion"):
         integrate(flow, x, 1.0, SemiImplicitEuler(0.5))

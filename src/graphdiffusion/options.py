@@ -131,7 +131,7 @@ class Option:
         """`` 'fisher' is a term: give it to terms.``, where it is a name of another kind."""
         from .registry import registries  # which imports this module
 
-        if self.named is None:
+        if self.named is None or not isinstance(name, str):
             return ""
         for kind, registry in registries().items():
             if name in registry.names():
