@@ -123,7 +123,7 @@ class Option:
                 continue
             what = f"names out of {', '.join(choices)}" if several else f"one of {', '.join(choices)}"
             hint = self._elsewhere(one) or nearest(one, choices)
-            raise ArgumentError(f"{self.name} must be {what}, got {shown(one)}.{hint}")
+            raise ArgumentError(f"{self.name} must be {what}, got {shown(one, 40)}.{hint}")
         if twice := [one for place, one in enumerate(given) if one in given[:place]]:
             raise ArgumentError(f"{self.name} has {twice[0]!r} twice: name it once.")
 
@@ -257,13 +257,13 @@ def nearest(name: Any, known: Collection[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, width: int = 80) -> str:
     """A value for a message, cut where it is long."""
     try:
         text = repr(value)
     except ValueError:  # whole numbers of thousands of digits have no decimal form
         text = f"a number of {value.bit_length()} bits"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _hints(function: Any) -> dict[str, Any]:
