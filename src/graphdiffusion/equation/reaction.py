@@ -71,8 +71,8 @@ class AllenCahn(Reaction):
 
     −1 and 1 are stable, 0 is not, so that features of both signs are drawn apart. No solution leaves the
     smallest interval that holds [−1, 1] and the range of the features, with and without saturation, where A
-    is row-stochastic.
-    The Lipschitz constant with saturation is below 2.7β. Without saturation the term alone has the solution
+    is row-stochastic. The Lipschitz constant with saturation is below 2.7β. Without saturation the term
+    alone has the solution
     :math:`x\,e^{\beta t}/\sqrt{1 + x^2(e^{2\beta t} - 1)}`, which the scheme ``strang`` takes.
     """
 

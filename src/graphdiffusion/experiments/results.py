@@ -71,7 +71,7 @@ class Results:
 
         A point that another process has in hand is left to it, and so is one for which a training or a
         search is needed that another process has in hand. The method ends when the file holds all points,
-        whoever has measured them.
+        those of other processes included.
 
         Args:
             wanted: What identifies each point, for example model and seed.
