@@ -138,20 +138,15 @@ def _work(row: dict[str, Any]) -> str:
 
 
 def claims() -> str:
-    """A row for each smaller claim of the paper: the full measurement, or else the small one."""
-    full, small = (
-        {own["name"]: own for own in read_results(DOCS / "results" / f"{name}.json")["figures"]}
-        for name in ("claims", "claims-small")
-    )
+    """A row for each smaller claim of the paper."""
     lines = header(["claim", "measured", "on", "verdict"])
-    for name, own in (small | full).items():
+    for own in read_results(DOCS / "results" / "claims.json")["figures"]:
         about = [*own["on"], *([f"{own['splits']} splits"] if own["splits"] else [])]
         if own["missing"]:
             about.append(f"not yet {', '.join(own['missing'])}")
-        kind = "full" if name in full else "**small**"
         lines.append(
-            f"| {own['says']} (section {own['section']}; `--only {name}`) | {own['measured']} | "
-            f"{kind}{': ' * bool(about)}{', '.join(about)} | **{own['word']}** |"
+            f"| {own['says']} (section {own['section']}; `--only {own['name']}`) | {own['measured']} | "
+            f"{', '.join(about)} | **{own['word']}** |"
         )
     return "\n".join(lines)
 

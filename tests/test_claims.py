@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import t as student
+from scipy.stats import ttest_rel
 from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
@@ -123,7 +124,7 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
     path = tmp_path / "claims-small" / "results.json"
     found = {own["name"]: own for own in read_results(path)["figures"]}
     assert found["attention"]["on"] == ["cora"] and found["attention"]["missing"] == ["citeseer"]
-    assert found["attention"]["splits"] == 3 and found["parameters"]["splits"] == 0
+    assert found["attention"]["splits"] == "3" and found["parameters"]["splits"] == ""
     assert found["parameters"]["on"] == found["parameters"]["missing"] == []
     # one training serves both claims
     runs = sorted(own.name for own in (path.parent / "runs").iterdir())
@@ -160,14 +161,22 @@ def test_parts_by_data_set(tiny, tmp_path, monkeypatch, capsys):
 
 
 def test_words():
-    up, down, open_ = base.Difference(1.0, 0.5), base.Difference(-1.0, 0.5), base.Difference(0.1, 0.5)
+    up, down = base.Difference(1.0, 0.5, 0.01), base.Difference(-1.0, 0.5, 0.01)
+    open_ = base.Difference(0.1, 0.5, 0.6)
     assert base.superior([up, up]) == "holds"
     assert base.superior([up, open_]) == "holds in part"
+    assert base.superior([up, *5 * [open_]]) == "is not shown", "one of six does so by chance"
     assert base.superior([open_, down]) == "does not hold"
     assert base.superior([open_, open_]) == base.superior([]) == "is not shown"
     assert base.share_of([]) == "does not hold"
     difference = base.Difference.of([3.0, 5.0, 8.0], [1.0, 4.0, 5.0])
     assert difference.mean == 2 and difference.half == pytest.approx(student.ppf(0.975, 2) / 3**0.5)
+    generator = np.random.default_rng(1)
+    first, second = generator.normal(0.3, 1, 9), generator.normal(0, 1, 9)
+    assert base.Difference.of(first, second).chance == pytest.approx(ttest_rel(first, second).pvalue)
+    assert base.Difference.of([2.0, 2.0], [1.0, 1.0]).chance == 0
+    assert base.Difference.of([2.0, 2.0], [2.0, 2.0]).chance == 1
+    assert base.Difference.of([2.0], [1.0]).chance == 1, "one pair says nothing"
 
 
 def test_interval_of_a_ratio_of_spreads():

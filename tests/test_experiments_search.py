@@ -202,6 +202,9 @@ def test_resume_skips_what_is_done(config, tmp_path, monkeypatch):
     steps = 0
     again = search(config, SPACE, PLAN, tmp_path / "part")
     assert again.entries == whole.entries and steps == 0
+    clock = [line["seconds"] for line in lines]
+    assert clock == sorted(clock) and clock[0] > 0, "an attempt goes on counting where the last one ended"
+    assert again.seconds == clock[-1], "what is there already takes no time"
     more = Plan(trials=8, families=2, grace=2, finalists=2, final_seeds=2)
     assert len(search(config, SPACE, more, tmp_path / "part").entries) == 8
     with pytest.raises(ConfigError, match="other options"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -65,6 +66,7 @@ class Leaderboard:
         folder: Where everything is kept, or ``None``.
         metric: The score of the trials.
         percent: Whether it is shown in percent.
+        seconds: Of all attempts, from the beginning of each to the last result that it kept.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Leaderboard:
     folder: Path | None
     metric: str
     percent: bool
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -145,10 +148,14 @@ class Book:
     """What a search writes down, and reads when it is taken up again.
 
     Without a folder nothing is kept.
+
+    Attributes:
+        seconds: Spent until the last result, by earlier attempts too.
     """
 
     def __init__(self, config: Config, space: Space, plan: Plan, folder: Path | None) -> None:
         self.config, self.space, self.plan, self.folder = config, space, plan, folder
+        self.seconds, self._began = 0.0, time.monotonic()
         # what a trial's score depends on; more trials, or more time, do not change it
         about = {
             "config": config.to_dict(),
@@ -184,6 +191,8 @@ class Book:
             self._trials = Journal(self.folder / "trials.jsonl")
             self._trials.cut()
             self._earlier = read_lines(self._trials.path)
+            self.seconds = max((line.get("seconds", 0.0) for line in self._earlier), default=0.0)
+            self._began = time.monotonic() - self.seconds
             yield self
 
     def _require_free(self) -> None:
@@ -279,5 +288,6 @@ class Book:
         ]
 
     def _append(self, line: dict[str, Any]) -> None:
+        self.seconds = time.monotonic() - self._began
         if self._trials is not None:
-            self._trials.append(line)
+            self._trials.append(line | {"seconds": round(self.seconds, 2)})

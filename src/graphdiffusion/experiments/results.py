@@ -59,7 +59,11 @@ class Results:
 
     def missing(self, wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The points that the file does not hold."""
-        return [p for p in wanted if not any(_is_at(own, p) for own in self.points)]
+        return [p for p in wanted if not self.held([p])]
+
+    def held(self, wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What the file holds of some points, in their order."""
+        return [own for p in wanted for own in self.points if _is_at(own, p)]
 
     def measure(
         self,

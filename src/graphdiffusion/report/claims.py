@@ -53,7 +53,8 @@ def _draw(axis: Any, panel: Mapping[str, Any]) -> None:
         axis.set_yscale("log")
     if "x" in panel["log"]:
         axis.set_xscale("log")
-    axis.legend(fontsize=7, frameon=False)
+    many = panel["kind"] == "bars" and len(panel["series"]) > 4
+    axis.legend(fontsize=7, frameon=False, ncols=2 if many else 1)
 
 
 def _name(text: str) -> str:
@@ -63,6 +64,7 @@ def _name(text: str) -> str:
 def _lines(axis: Any, panel: Mapping[str, Any]) -> None:
     for k, own in enumerate(panel["series"]):
         look = {"color": COLOURS[k % len(COLOURS)], "marker": MARKERS[k % len(MARKERS)], "markersize": 4}
+        look["linestyle"] = "--" if k >= len(COLOURS) else "-"
         order = sorted(range(len(own["x"])), key=lambda place: own["x"][place])
         x, y = ([own[key][place] for place in order] for key in ("x", "y"))
         if own["half"]:
@@ -81,7 +83,11 @@ def _bars(axis: Any, panel: Mapping[str, Any]) -> None:
         spread = [value or 0.0 for value in own["half"]] if own["half"] else None
         colour = COLOURS[k % len(COLOURS)]
         axis.bar(places, heights, width, yerr=spread, label=_name(own["label"]), color=colour, capsize=3)
-    labels = [textwrap.fill(_name(name), 12) for name in names]
     axis.margins(y=0.3)  # room for the legend
     axis.set_xlim(-1 if len(names) == 1 else -0.6, max(1, len(names) - 0.4))
-    axis.set_xticks(range(len(names)), labels, fontsize=7 if len(names) > 4 else 8)
+    if len(names) > 8:  # too many to stand side by side
+        slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        axis.set_xticks(range(len(names)), [_name(name) for name in names], fontsize=7, **slanted)
+    else:
+        labels = [textwrap.fill(_name(name), 12) for name in names]
+        axis.set_xticks(range(len(names)), labels, fontsize=7 if len(names) > 4 else 8)

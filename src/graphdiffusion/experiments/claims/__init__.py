@@ -84,23 +84,24 @@ def wanted(claim: Claim, settings: Settings) -> list[dict[str, Any]]:
 def concluded(results: Results, known: Mapping[str, Claim], settings: Settings) -> list[dict[str, Any]]:
     """Findings of the claims on the cases whose points are all measured.
 
-    Each says which cases it stands on, how many splits (0 where nothing is trained on splits), and which
-    cases of the claim are missing.
+    Each says which cases it stands on, how many splits ("20 or 5"; empty where nothing is trained on
+    splits), and which cases of the claim are missing.
     """
     found = []
     for claim in known.values():
         planned = wanted(claim, settings)
         missing = {_case(p, claim) for p in results.missing(planned)}
-        own = [p for p in results.points if p["claim"] == claim.name and _case(p, claim) not in missing]
+        own = results.held([p for p in planned if _case(p, claim) not in missing])
         if own:
             done = {_case(p, claim) for p in own}
+            splits = {p["options"]["splits"] for p in own if "test" in p}
             found.append(
                 {
                     "name": claim.name,
                     "section": claim.section,
                     "says": claim.says,
                     "on": _named(done, planned, claim),
-                    "splits": max((p["options"]["splits"] for p in own if "test" in p), default=0),
+                    "splits": " or ".join(map(str, sorted(splits, reverse=True))),
                     "missing": _named(missing, planned, claim),
                     **asdict(claim.conclude(own)),
                 }

@@ -25,7 +25,8 @@ from ..presets import preset_config
 from ..results import Tick
 from ..trained import trained
 
-FEW = 5  # splits of claims that one core is to measure with the published settings of Cora
+FEW = 5  # splits of large graphs, and of claims that one core is to measure with the published settings
+LARGE = ("pubmed", "coauthor-cs", "computers", "photo")
 LIMIT = 2000  # evaluations in one integral; a training that needs more has failed
 
 
@@ -36,7 +37,7 @@ class Settings:
     Attributes:
         data: Data sets.
         every: Data sets of claims on all of them.
-        splits: Random splits of the paper's kind, one training on each.
+        splits: Random splits of the paper's kind, one training on each; large graphs have ``FEW``.
         epochs: At most so many where an adaptive scheme is trained with.
         options: In place of those of the presets.
         small: Whether claims vary less.
@@ -93,7 +94,8 @@ class Laboratory:
         where the text differs; ``paper`` is the text. The Cora that comes with the library takes Cora's.
         """
         published = preset_config(data.removesuffix("-embedded"), row, preset, device=self.device.type)
-        config = published.replace(data=data, splits=self.settings.splits, **self.settings.options)
+        splits = min(FEW, self.settings.splits) if data in LARGE else self.settings.splits
+        config = published.replace(data=data, splits=splits, **self.settings.options)
         return config.replace(**options)
 
     def published(self, data: str, row: str, preset: str = "start", **options: Any) -> Config:
