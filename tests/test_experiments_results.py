@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from graphdiffusion.data import load_data
-from graphdiffusion.errors import FolderInUse, StorageError
+from graphdiffusion.errors import FolderInUse, NotEnoughMemory, StorageError
 from graphdiffusion.experiments.record import Plan
 from graphdiffusion.experiments.results import TAKEN, Results, read_results
 from graphdiffusion.experiments.trained import Bench, held, trained
@@ -172,3 +172,24 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, monkeypatch):
     gone.rmdir()
     with pytest.raises((OSError, StorageError)), writing(Path("run")):
         pass
+
+
+def test_what_does_not_fit_is_tried_again_after_the_others(tmp_path):
+    """Other processes may use the memory; a point that never fits is an error once all others are there."""
+    order, lines = [], []
+
+    def compute(point: Any, tick: Any) -> dict[str, Any]:
+        order.append(point["k"])
+        if point["k"] in never or (point["k"] == 1 and order.count(1) == 1):
+            raise NotEnoughMemory("too large.")
+        return {}
+
+    never: set[int] = set()
+    results = Results(tmp_path, {}, lines.append)
+    results.measure(POINTS[:3], compute)
+    assert order == [0, 1, 2, 1] and len(results.points) == 3
+    assert "k 1: too large. It is tried again after the others." in lines
+    never = {3}
+    with pytest.raises(NotEnoughMemory, match="too large"):
+        results.measure(POINTS[:5], compute)
+    assert order[4:] == [3, 4, 3] and len(read_results(results.path)["points"]) == 4

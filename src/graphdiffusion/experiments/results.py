@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ensemble.progress import PAUSE
-from ..errors import ConfigError, FolderInUse
+from ..errors import ConfigError, FolderInUse, NotEnoughMemory
 from ..training.lock import holding, writing
 from ..training.storage import digest, dumps, read_json, write_json
 from ..training.summary import duration
@@ -75,7 +75,8 @@ class Results:
 
         A point that another process has in hand is left to it, and so is one for which a training or a
         search is needed that another process has in hand. The method ends when the file holds all points,
-        those of other processes included.
+        those of other processes included. A point that does not fit in memory, which other processes may
+        use as well, is tried again after the others.
 
         Args:
             wanted: What identifies each point, for example model and seed.
@@ -86,9 +87,11 @@ class Results:
         if len(left) < len(wanted):
             self.note(f"{len(wanted) - len(left)} of {len(wanted)} points are in {self.path} already.")
         progress = _Progress(self, left, cost)
-        waited = False
+        waited, late, last = False, list[Mapping[str, Any]](), False
         try:
-            while left:
+            while left or late:
+                if not left:
+                    left, late, last = self.missing(late), [], True
                 before, held = len(left), None
                 for point in left:
                     try:
@@ -98,8 +101,13 @@ class Results:
                                 self._one(point, compute, progress)
                     except FolderInUse as error:
                         held = error
+                    except NotEnoughMemory as error:
+                        if last:
+                            raise
+                        self.note(f"{_label(point)}: {error} It is tried again after the others.")
+                        late.append(point)
                 self._read()
-                left = self.missing(left)
+                left = [p for p in self.missing(left) if p not in late]
                 if left and len(left) == before:
                     if not waited:
                         self.note(f"the points that are left need what another process has in hand: {held}")
@@ -123,8 +131,7 @@ class Results:
             self._read()
             self.points.append(_stored({**point, **figures, "seconds": round(seconds, 2)}))
             write_content(self.path, self.content)
-        label = ", ".join(f"{key} {value}" for key, value in point.items())
-        self.note(f"{label}: measured in {duration(seconds)}; {progress.now()}")
+        self.note(f"{_label(point)}: measured in {duration(seconds)}; {progress.now()}")
 
     def conclude(self, find: Callable[[], Mapping[str, Any]]) -> None:
         """Add what follows from all points that the file holds, such as the verdict on a claim."""
@@ -207,6 +214,10 @@ def _same(old: Mapping[str, Any], new: Mapping[str, Any], lists: Sequence[str]) 
         if a != b:
             return False
     return True
+
+
+def _label(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in point.items())
 
 
 def _is_at(own: Mapping[str, Any], point: Mapping[str, Any]) -> bool:
