@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shlex
 import time
 from itertools import count
 from pathlib import Path
@@ -167,12 +166,10 @@ def train(
         else:
             _train(settled, out, resume, quiet, root or None, plugin or [], flags, report, engine)
     except KeyboardInterrupt:
+        from ..training.launch import go_on
+
         begun = (out / "config.toml").exists() or holds_choice(out)
-        more = "".join(f" --plugin {shlex.quote(str(path))}" for path in plugin or [])
-        more += f" --root {shlex.quote(root)}" if root else ""
-        more += f" --parts {parts}" if parts else ""
-        more += f" --engine {engine}" if engine != "local" else ""
-        again = f"interrupted; go on with: {command()} train --resume --out {shlex.quote(str(out))}{more}"
+        again = f"interrupted; go on with: {command()} {go_on(out, plugin or [], root, parts, engine)}"
         say(again if begun else "interrupted.")
         raise typer.Exit(130) from None
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from ..options import Bounds
 from .coefficient import Coefficient
 from .context import Context
-from .term import TERMS, Term
+from .term import OF_THE_FORMULA, TERMS, Term
 
 
-class Reaction(Term, follows={"law": ("affine", "bound", "solved", "after")}):
+class Reaction(Term, follows={"law": OF_THE_FORMULA}):
     r"""Base of the pointwise reactions of `"GREAD" <https://arxiv.org/abs/2211.14208>`_.
 
     The term is :math:`\beta\,\tanh r(x)`, or :math:`\beta\,r(x)` without saturation. β is learnt in (0, 1).

@@ -54,7 +54,10 @@ class Affine:
         return Affine({k: factor * c for k, c in self.powers.items()}, sources, self.values)
 
 
-class Term(Declares, nn.Module, follows={"forward": ("affine", "bound", "solved", "after")}):
+OF_THE_FORMULA = ("affine", "bound", "solved", "after")  # what a class says of the formula of its term
+
+
+class Term(Declares, nn.Module, follows={"forward": OF_THE_FORMULA}):
     """Base of all summands: a coefficient times a direction, so that all are added up in one pass.
 
     Attributes:

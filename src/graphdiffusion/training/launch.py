@@ -13,7 +13,7 @@ import os
 import shlex
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,24 +161,33 @@ def launch_here(order: Order, parts: int) -> None:
     raise_failure(order, parts)
 
 
-def raise_failure(order: Order, parts: int, more: str = "") -> None:
+def raise_failure(order: Order, parts: int, engine: str = "local") -> None:
     """Raise what a process has noted before it failed."""
     if order.failed.exists():
         reason = order.failed.read_text()
         order.failed.unlink()
         reason = reason or f"its reason stands above: {order.failed} could not be written"
-        raise WorkerError(f"a process has failed ({reason}).{_again(order, parts, more)}")
+        raise WorkerError(f"a process has failed ({reason}).{_again(order, parts, engine)}")
 
 
-def _again(order: Order, parts: int, more: str = "") -> str:
+def _again(order: Order, parts: int, engine: str = "local") -> str:
     """How to go on with a run, as a sentence; nothing where it has not begun."""
     if not holds_run(order.out):
         return ""
-    given = "".join(f" --plugin {shlex.quote(path)}" for path in order.plugins)
-    if order.root:
-        given += f" --root {shlex.quote(order.root)}"
-    out = shlex.quote(str(order.out))
-    return f" Go on with: grand train --resume --parts {parts}{more} --out {out}{given}"
+    return f" Go on with: grand {go_on(order.out, order.plugins, order.root, parts, engine)}"
+
+
+def go_on(
+    out: Path, plugins: Iterable[str | Path], root: str | None, parts: int = 0, engine: str = "local"
+) -> str:
+    """The command, without its program, that goes on with a run."""
+    given = ["--resume", "--out", str(out)]
+    for path in plugins:
+        given += ["--plugin", str(path)]
+    given += ["--root", root] if root else []
+    given += ["--parts", str(parts)] if parts else []
+    given += ["--engine", engine] if engine != "local" else []
+    return shlex.join(["train", *given])
 
 
 def require_ray() -> None:
@@ -223,9 +232,8 @@ def launch_ray(order: Order, parts: int) -> None:
         raise KeyboardInterrupt from None
     except (TrainingFailedError, RayError) as error:
         last = str(error).strip().splitlines()[-1]
-        more = _again(order, parts, " --engine ray")
-        raise WorkerError(f"the workers of Ray were lost ({last}).{more}") from None
-    raise_failure(order, parts, " --engine ray")
+        raise WorkerError(f"the workers of Ray were lost ({last}).{_again(order, parts, 'ray')}") from None
+    raise_failure(order, parts, "ray")
 
 
 def _ray_work(given: dict[str, Any]) -> None:
