@@ -101,12 +101,19 @@ def figures(out):
     return found["results"], found["figures"], (out / "metrics.jsonl").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The folder of the parts, and that of a run on them without kills."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    parts, whole = str(folder_of_parts(folder / "parts")), folder / "whole"
+    assert grand(parts, *OPTIONS, "--out", str(whole)).wait(120) == 0
+    return parts, whole
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc")
-def test_a_killed_process_and_a_killed_parent(tmp_path):
+def test_a_killed_process_and_a_killed_parent(undisturbed, tmp_path):
     """The group is started again, then the command is repeated: both end as a run without kills."""
-    folder = str(folder_of_parts(tmp_path / "parts"))
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    undisturbed = grand(folder, *OPTIONS, "--out", str(whole))
+    (folder, whole), broken = undisturbed, tmp_path / "broken"
     first = grand(folder, "--parts", "2", *OPTIONS, "--out", str(broken))
     await_epochs(first, broken, 20)
     os.kill(max(workers(first)), signal.SIGKILL)
@@ -120,7 +127,6 @@ def test_a_killed_process_and_a_killed_parent(tmp_path):
         time.sleep(0.05)
     again = grand("--resume", "--out", str(broken))
     assert again.wait(120) == 0
-    assert undisturbed.wait(120) == 0
     assert figures(broken) == figures(whole)
     assert {p.name for p in broken.iterdir()} == {p.name for p in whole.iterdir()}
 
@@ -129,16 +135,13 @@ def ray_workers(process):
     return [pid for pid in children(process.pid) if "RayTrainWorker" in command_of(pid)]
 
 
-def test_a_killed_worker_of_ray(tmp_path):
+def test_a_killed_worker_of_ray(undisturbed, tmp_path):
     """Ray Train starts its workers again, and they go on from the checkpoint of the run."""
     pytest.importorskip("ray.train")
-    folder = str(folder_of_parts(tmp_path / "parts"))
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    undisturbed = grand(folder, *OPTIONS, "--out", str(whole))
+    (folder, whole), broken = undisturbed, tmp_path / "broken"
     killed = grand(folder, *OPTIONS, "--engine", "ray", "--out", str(broken))
     await_epochs(killed, broken, 20)
     os.kill(max(ray_workers(killed)), signal.SIGKILL)
     assert killed.wait(240) == 0
-    assert undisturbed.wait(120) == 0
     assert "resumed chunk" in (broken / "log.txt").read_text()
     assert figures(broken) == figures(whole)

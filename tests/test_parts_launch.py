@@ -319,8 +319,8 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
         work(order)
     with pytest.raises(WorkerError) as raised:
         raise_failure(order, 2)
-    again = f"grand train --resume --parts 2 --out '{out}' --plugin {tmp_path / 'connection.py'}"
-    again += " --root 'raw data'"
+    again = f"grand train --resume --out '{out}' --plugin {tmp_path / 'connection.py'}"
+    again += " --root 'raw data' --parts 2"
     assert str(raised.value).endswith(again)
 
 
