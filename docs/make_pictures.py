@@ -28,6 +28,7 @@ if __name__ == "__main__":
         plot_steps(folder / "steps.png"),
         plot_schemes(docs / "results" / "schemes.json", folder / "schemes.png"),
         plot_sparsity(docs / "results" / "sparsity.json", folder / "sparsity.png"),
+        plot_sparsity(docs / "results" / "sparsity-small.json", folder / "sparsity-small.png"),
         *(
             plot_successors(docs / "results" / "successors.json", folder / f"successors-{name}.png", parts)
             for name, parts in (("sets", ["sets"]), ("labels", ["labels"]), ("robust", ROBUST))

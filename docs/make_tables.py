@@ -208,6 +208,7 @@ def main() -> None:
     classes = own_classes()
     made |= {"names": names(classes), "claims": claims(), "depth": depth(), "options": training_options()}
     made |= {"scheme limits": scheme_limits(), "schemes": schemes(), "sparsity": sparsity()}
+    made |= {"sparsity small": sparsity("sparsity-small")}
     made |= {"batches": batches(), "memory": memory(), "precision": precision()}
     made |= {"equations": equations(), "equations errors": equations_errors(), "largest": largest()}
     made |= {f"registry {kind}": registered(kind, own) for kind, own in classes.items()}

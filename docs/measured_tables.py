@@ -113,9 +113,9 @@ def schemes() -> str:
     return "\n".join([*lines, "", *free, "", how, "", f"**Verdict.** {content['verdict']}"])
 
 
-def sparsity() -> str:
+def sparsity(name: str = "sparsity") -> str:
     """Accuracy, then seconds and work of an epoch: a row for each model and scheme, a column for each K."""
-    content = read_results(DOCS / "results" / "sparsity.json")
+    content = read_results(DOCS / "results" / f"{name}.json")
     titles, found = content["titles"], content["figures"]
     edges = {own["k"]: own["edges"] for case in found["speed"] for own in case["graphs"]}
     graphs = [f"{f'K = {k}' if k else 'as it is'}, {count:,} edges" for k, count in sorted(edges.items())]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,7 +86,8 @@ SMALL = replace(
 def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device, note: Note) -> Path:
     """Measure figure 4, right, in ``<out>/sparsity``, or ``sparsity-small``; the path of the results file.
 
-    What is costly comes last: if it is stopped before that, the file has its conclusions without it.
+    What is costly comes last. The file has its conclusions after each model, on the cases that are whole: if
+    it is stopped, they are there without the rest.
     """
     settings = SMALL if small else FULL
     folder = out / ("sparsity-small" if small else "sparsity")
@@ -99,18 +101,31 @@ def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device,
         found = (bench.timed if point["kind"] == "speed" else bench.accuracy)(point, tick)
         return found | {"device": device_name(device), "versions": versions()}
 
-    for costly in (False, True):
-        points = [p for p in wanted(settings) if SCHEMES[p["scheme"]].costly == costly]
+    planned = wanted(settings)
+    for costly, model in product((False, True), MODELS):
+        points = [p for p in planned if SCHEMES[p["scheme"]].costly == costly and p["model"] == model]
         if points:
             results.measure(points, compute)
-            _conclude(results)
+            _conclude(results, planned)
     return results.path
 
 
-def _conclude(results: Results) -> None:
+def _conclude(results: Results, planned: Sequence[Mapping[str, Any]]) -> None:
     titles = {name: scheme.title for name, scheme in SCHEMES.items()}
     implicit = [name for name, scheme in SCHEMES.items() if scheme.implicit]
-    results.conclude(lambda: {"titles": titles, **conclusions(results.points, titles, implicit)})
+
+    def find() -> dict[str, Any]:
+        left = results.missing(planned)
+        whole = [p for p in results.points if not any(_belongs(p, other) for other in left)]
+        return {"titles": titles, **conclusions(whole, titles, implicit)}
+
+    results.conclude(find)
+
+
+def _belongs(point: Mapping[str, Any], missing: Mapping[str, Any]) -> bool:
+    """Whether a point is judged together with one that is missing, which may be the graph as it is."""
+    same = all(point[key] == missing[key] for key in ("kind", "model", "scheme"))
+    return same and missing.get("rewire") in (point.get("rewire"), "none")
 
 
 def graphs(settings: Settings, scheme: str, method: str = "ppr") -> list[dict[str, Any]]:
