@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
 from graphdiffusion.experiments import sparsity, sparsity_claims
-from graphdiffusion.experiments.results import read_results
+from graphdiffusion.experiments.results import Results, read_results
 from graphdiffusion.rewiring import Rewire
 
 KS = (3, 8)
@@ -200,3 +200,21 @@ def test_verdict_on_accuracy():
     assert "does not hold, in 0 of 1 cases" in (text := verdict(k0=80, k4=75, k8=77, k16=80))
     assert "K = 8 lower" in text and "K = 4" not in text
     assert sparsity_claims.held({"a": "open", "b": "open"}, "noise") == "open in all 2 cases (noise)"
+
+
+def test_a_case_that_is_not_whole_is_not_judged(tmp_path):
+    """Without its densest graph, or the graph as it is, a case has no verdict; the others have."""
+    planned = [
+        p
+        for p in sparsity.wanted(sparsity.FULL)
+        if (p["kind"], p["model"]) == ("accuracy", "linear") and p["scheme"] in ("closed-form", "dopri5")
+    ]
+    missing = (("closed-form", "heat", 128), ("dopri5", "none", 0))
+    figures = {"edges": 1, "test": [80.0, 81.0], "evaluations": 1, "iterations": 0}
+    results = Results(tmp_path, {}, print)
+    results.content["points"] = [
+        p | figures for p in planned if (p["scheme"], p["rewire"], p["k"]) not in missing
+    ]
+    sparsity._conclude(results, planned)
+    cases = [(case["scheme"], case["rewire"]) for case in read_results(results.path)["figures"]["accuracy"]]
+    assert cases == [("closed-form", "ppr")]

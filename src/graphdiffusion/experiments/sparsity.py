@@ -86,8 +86,8 @@ SMALL = replace(
 def reproduce(out: Path, *, small: bool, root: str | None, device: torch.device, note: Note) -> Path:
     """Measure figure 4, right, in ``<out>/sparsity``, or ``sparsity-small``; the path of the results file.
 
-    What is costly comes last. The file has its conclusions after each model, on the cases that are whole: if
-    it is stopped, they are there without the rest.
+    What is costly comes last. The file has its conclusions after each model, on the cases that are whole:
+    if it is stopped, they are there without the rest.
     """
     settings = SMALL if small else FULL
     folder = out / ("sparsity-small" if small else "sparsity")
