@@ -2,7 +2,7 @@
 
     python benchmarks/batches.py [--data cora-embedded citeseer] [--batches 2 4 8] [--out batches.json]
 
-Each line is a configuration of a data set (the published settings of the linear or the nonlinear model)
+Each line is a configuration of a data set (the tuned preset of the linear or the nonlinear model)
 trained on the same splits, with the same seeds, in a process of its own: on the whole graph, or in so many
 groups of parts that METIS has cut or that were drawn at random. The test accuracy is of the whole graph in
 all of them. With k groups an epoch has k updates. Seconds are those of the processor, so that other work on

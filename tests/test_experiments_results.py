@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_tried_again_after_the_others(tmp_path):
     def compute(point: Any, tick: Any) -> dict[str, Any]:
         order.append(point["k"])
         if point["k"] in never or (point["k"] == 1 and order.count(1) == 1):
-            raise NotEnoughMemory("too large.")
+            raise (NotEnoughMemory if point["k"] == 1 else torch.OutOfMemoryError)("too large.")
         return {}
 
     never: set[int] = set()
@@ -190,6 +190,13 @@ def test_what_does_not_fit_is_tried_again_after_the_others(tmp_path):
     assert order == [0, 1, 2, 1] and len(results.points) == 3
     assert "k 1: too large. It is tried again after the others." in lines
     never = {3}
-    with pytest.raises(NotEnoughMemory, match="too large"):
+    with pytest.raises(
+        NotEnoughMemory, match="1 point did not fit in memory, the first is k 3: others may"
+    ):
         results.measure(POINTS[:5], compute)
     assert order[4:] == [3, 4, 3] and len(read_results(results.path)["points"]) == 4
+    order, never = [], {3}
+    results = Results(tmp_path / "other", {}, lines.append)
+    with pytest.raises(NotEnoughMemory):
+        results.measure([POINTS[3], POINTS[1], POINTS[2]], compute)
+    assert order == [3, 1, 2, 3, 1], "one that never fits does not keep the others from a second trial"

@@ -19,6 +19,7 @@ from test_cli_basics import write_graph
 from torch.testing import assert_close
 
 from graphdiffusion.cli import main
+from graphdiffusion.cli.messages import go_on
 from graphdiffusion.errors import GraphDiffusionError, WorkerError
 from graphdiffusion.partition import read_about, write_parts_of_edges
 from graphdiffusion.training import load_run
@@ -314,14 +315,15 @@ def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
     out = tmp_path / "a run"
     shutil.copytree(whole[1], out)
     (out / "summary.json").unlink()
-    order = Order({}, (str(tmp_path / "connection.py"),), out, out / "parts", True, root="raw data")
+    plugins = (str(tmp_path / "connection.py"),)
+    again = go_on(out, plugins, "raw data", parts=2)
+    assert again.endswith(f"train --resume --out '{out}' --plugin {plugins[0]} --root 'raw data' --parts 2")
+    order = Order({}, plugins, out, out / "parts", True, again=again)
     with pytest.raises(GraphDiffusionError, match=r"connection\.py"):
         work(order)
     with pytest.raises(WorkerError) as raised:
-        raise_failure(order, 2)
-    again = f"grand train --resume --out '{out}' --plugin {tmp_path / 'connection.py'}"
-    again += " --root 'raw data' --parts 2"
-    assert str(raised.value).endswith(again)
+        raise_failure(order)
+    assert str(raised.value).endswith(f" Go on with: {again}")
 
 
 def test_a_failure_on_a_full_disk(whole, tmp_path, monkeypatch, caplog):
@@ -340,7 +342,7 @@ def test_a_failure_on_a_full_disk(whole, tmp_path, monkeypatch, caplog):
         work(order)
     assert "gone.py" in caplog.text
     with pytest.raises(WorkerError, match=r"its reason stands above: .*failed\.txt could not be written"):
-        raise_failure(order, 2)
+        raise_failure(order)
 
 
 def test_a_lost_process_leaves_no_traceback(whole, tmp_path, monkeypatch, capsys, caplog):

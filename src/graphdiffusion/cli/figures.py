@@ -46,9 +46,10 @@ def claims(
 ) -> None:
     """The smaller claims of sections 4 and 5.1 and of the appendices, each with figures and a verdict.
 
-    Three to six data sets, 20 splits: for a GPU. Some claims fit one core on one data set: --only attention
-    --data cora. With --small the Cora that comes with the library, small models and 3 splits, a few
-    minutes on one core. Points that are measured are not repeated, and further ones join the same file.
+    Three to six data sets, 20 splits (5 of large graphs): for a GPU. Some claims fit one core on one data
+    set: --only attention --data cora. With --small the Cora that comes with the library, small models and
+    3 splits, a few minutes on one core. Points that are measured are not repeated, and further ones join
+    the same file.
     """
     from .tables import print_table
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -60,6 +60,19 @@ def command() -> str:
         return "grand"
     here = os.path.relpath(called)
     return shlex.quote(here if not here.startswith("..") else str(called))
+
+
+def go_on(
+    out: Path, plugins: Iterable[Path], root: str | None, parts: int = 0, engine: str = "local"
+) -> str:
+    """The command that goes on with a run."""
+    given = ["--resume", "--out", str(out)]
+    for path in plugins:
+        given += ["--plugin", str(path)]
+    given += ["--root", root] if root else []
+    given += ["--parts", str(parts)] if parts else []
+    given += ["--engine", engine] if engine != "local" else []
+    return f"{command()} train {shlex.join(given)}"
 
 
 def one_sentence(error: Any) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
+from .messages import go_on, say
 from .messages import report as write_report
-from .messages import say
 
 if TYPE_CHECKING:
     from ..partition import About
@@ -91,7 +91,7 @@ def train_on_parts(
         resume,
         watching,
         notes_failure=launched == 1,
-        root=root,
+        again=go_on(out, plugins, root, parts, engine),
     )
     if launched > 1:
         _await(folder, launched, out)
@@ -103,7 +103,12 @@ def train_on_parts(
 
 
 def spread(
-    problem: Problem, config: Config, members: list[Member], folder: RunFolder, plugins: list[Path]
+    problem: Problem,
+    config: Config,
+    members: list[Member],
+    folder: RunFolder,
+    plugins: list[Path],
+    root: str | None,
 ) -> Trainer:
     """A trainer that spreads the members over a Ray cluster: as many in a task as fit on a GPU, or one."""
     from ..training.memory import chunk_size
@@ -111,7 +116,8 @@ def spread(
 
     files = [str(path.resolve()) for path in plugins]
     each = chunk_size(problem, config, len(members))
-    return SpreadTrainer(problem, config, members, folder, each=each, plugins=files, say=say)
+    again = go_on(folder.path, plugins, root, engine="ray")
+    return SpreadTrainer(problem, config, members, folder, each=each, plugins=files, say=say, again=again)
 
 
 class _Watching:

@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import ConfigError
-from .messages import command, say
+from .messages import go_on, say
 from .messages import report as write_report
 from .options import ROOT, Plugins, flag, given, with_config
 from .settled import Settled, planned, resumed, settle
@@ -166,10 +166,8 @@ def train(
         else:
             _train(settled, out, resume, quiet, root or None, plugin or [], flags, report, engine)
     except KeyboardInterrupt:
-        from ..training.launch import go_on
-
         begun = (out / "config.toml").exists() or holds_choice(out)
-        again = f"interrupted; go on with: {command()} {go_on(out, plugin or [], root, parts, engine)}"
+        again = f"interrupted; go on with: {go_on(out, plugin or [], root, parts, engine)}"
         say(again if begun else "interrupted.")
         raise typer.Exit(130) from None
 
@@ -258,7 +256,7 @@ def _train(
     with open_folder(out, config, problem.data, resume) as folder, watched as watcher:
         logging.getLogger("graphdiffusion").info("grand %s", __version__)
         if engine == "ray":
-            spread(problem, config, members, folder, plugins).run()
+            spread(problem, config, members, folder, plugins, root).run()
         else:
             Trainer(problem, config, members, folder, watcher).run()
     page = write_report(out, root=root, data=problem.data) if report else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from torch_geometric.data import Data
@@ -96,7 +97,9 @@ def write_summary(folder: Path, content: dict[str, Any]) -> None:
 def read_summary(folder: Path) -> dict[str, Any]:
     """What the choice found."""
     if not is_chosen(folder):
-        raise ConfigError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
+        raise ConfigError(
+            f"{folder} is unfinished: go on with grand train --resume --out {quote(str(folder))}."
+        )
     found = read_json(folder / SUMMARY, "ensemble", MEND)
     if found.get("run") != identity(folder):
         raise DataError(f"{folder / SUMMARY} belongs to another run: {MEND}.")

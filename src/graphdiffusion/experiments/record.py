@@ -66,7 +66,8 @@ class Leaderboard:
         folder: Where everything is kept, or ``None``.
         metric: The score of the trials.
         percent: Whether it is shown in percent.
-        seconds: Of all attempts, from the beginning of each to the last result that it kept.
+        seconds: Of all attempts, from the beginning of each to the last result that it kept; ``None`` where
+            an earlier version has begun the search, and did not note them.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Leaderboard:
     folder: Path | None
     metric: str
     percent: bool
-    seconds: float
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,12 @@ class Book:
 
     Attributes:
         seconds: Spent until the last result, by earlier attempts too.
+        timed: Whether these are all: a search of an earlier version did not note them.
     """
 
     def __init__(self, config: Config, space: Space, plan: Plan, folder: Path | None) -> None:
         self.config, self.space, self.plan, self.folder = config, space, plan, folder
-        self.seconds, self._began = 0.0, time.monotonic()
+        self.seconds, self.timed, self._began = 0.0, True, time.monotonic()
         # what a trial's score depends on; more trials, or more time, do not change it
         about = {
             "config": config.to_dict(),
@@ -191,7 +193,9 @@ class Book:
             self._trials = Journal(self.folder / "trials.jsonl")
             self._trials.cut()
             self._earlier = read_lines(self._trials.path)
-            self.seconds = max((line.get("seconds", 0.0) for line in self._earlier), default=0.0)
+            known = [line["seconds"] for line in self._earlier if "seconds" in line]
+            self.timed = len(known) == len(self._earlier)
+            self.seconds = max(known, default=0.0)
             self._began = time.monotonic() - self.seconds
             yield self
 

@@ -17,8 +17,9 @@ from typing import Any
 from ..ensemble.progress import PAUSE
 from ..errors import ConfigError, FolderInUse, NotEnoughMemory
 from ..training.lock import holding, writing
+from ..training.memory import free_memory, is_out_of_memory
 from ..training.storage import digest, dumps, read_json, write_json
-from ..training.summary import duration
+from ..training.summary import counted, duration
 
 FILE, KIND = "results.json", "experiment"
 TAKEN = "taken"  # folder of the locks of points that are being measured
@@ -89,7 +90,7 @@ class Results:
         progress = _Progress(self, left, cost)
         waited, late, last = False, list[Mapping[str, Any]](), False
         try:
-            while left or late:
+            while left or (late and not last):
                 if not left:
                     left, late, last = self.missing(late), [], True
                 before, held = len(left), None
@@ -101,11 +102,15 @@ class Results:
                                 self._one(point, compute, progress)
                     except FolderInUse as error:
                         held = error
-                    except NotEnoughMemory as error:
-                        if last:
+                    except Exception as error:
+                        if not is_out_of_memory(error):
                             raise
-                        self.note(f"{_label(point)}: {error} It is tried again after the others.")
+                        reason = (str(error) or type(error).__name__).splitlines()[0]
+                        more = "" if last else " It is tried again after the others."
+                        self.note(f"{_label(point)}: {reason}{more}")
                         late.append(point)
+                    if point in late:
+                        free_memory()  # here, where no error holds the tensors any more
                 self._read()
                 left = [p for p in self.missing(left) if p not in late]
                 if left and len(left) == before:
@@ -113,6 +118,11 @@ class Results:
                         self.note(f"the points that are left need what another process has in hand: {held}")
                     waited = True
                     time.sleep(LOOK)
+            if late:
+                raise NotEnoughMemory(
+                    f"{counted(len(late), 'point')} did not fit in memory, the first is {_label(late[0])}: "
+                    "others may use this device. The same command tries them again."
+                )
         finally:
             with suppress(OSError):  # there is something in it, such as locks of other processes
                 (self.folder / TAKEN).rmdir()

@@ -155,4 +155,5 @@ def _board(
     # a stable sort: among the others the order of the race remains
     entries.sort(key=lambda e: -math.inf if e.mean is None else e.mean, reverse=True)
     best = next(o.trial.config for o in ranked if o.trial.number == entries[0].trial)
-    return Leaderboard(book.name, entries, best, book.folder, task.metric, task.percent, book.seconds)
+    seconds = book.seconds if book.timed else None
+    return Leaderboard(book.name, entries, best, book.folder, task.metric, task.percent, seconds)

@@ -260,7 +260,7 @@ def tuned(
     about = {
         "trials": len(board.entries),
         "search": board.name,
-        "search_seconds": board.seconds,
+        **({} if board.seconds is None else {"search_seconds": board.seconds}),
     }
     return replace(cell, preset=name, config=board.best.replace(**kept)), about
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from torch_geometric.data import Data
@@ -149,7 +150,9 @@ def is_finished(folder: Path) -> bool:
 def require_finished(folder: Path) -> None:
     """Refuse a run that has not come to its end."""
     if not is_finished(folder):
-        raise DataError(f"{folder} is unfinished: go on with grand train --resume --out {folder}.")
+        raise DataError(
+            f"{folder} is unfinished: go on with grand train --resume --out {quote(str(folder))}."
+        )
 
 
 def _refuse_links(folder: Path) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import shlex
 import signal
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ class Order:
         watching: A function of a module: from the number of members to what watches them.
         notes_failure: A process that fails by itself notes why, and those started anew end at once. Not
             under torchrun, where the note would not be read and would end the next attempt.
-        root: Folder of raw data, as it was given: a resumed run reads the data from there.
+        again: The command that goes on with the run.
     """
 
     options: dict[str, Any]
@@ -61,7 +60,7 @@ class Order:
     resume: bool
     watching: Callable[[int], AbstractContextManager[Watcher | None]] = nullcontext  # type: ignore[assignment]
     notes_failure: bool = True
-    root: str | None = None
+    again: str = ""
 
     @property
     def failed(self) -> Path:
@@ -152,42 +151,27 @@ def launch_here(order: Order, parts: int) -> None:
         number, failure = error.get_first_failure()
         reason = f"signal {-failure.exitcode}" if failure.exitcode < 0 else f"exit code {failure.exitcode}"
         raise WorkerError(
-            f"the process of part {number} was lost {RESTARTS + 1} times ({reason}).{_again(order, parts)}"
+            f"the process of part {number} was lost {RESTARTS + 1} times ({reason}).{_again(order)}"
         ) from None
     except SignalException as error:  # what the agent makes of a signal, after it has ended the processes
         if error.sigval == signal.SIGINT:
             raise KeyboardInterrupt from None
-        raise WorkerError(f"ended by {error.sigval.name}.{_again(order, parts)}") from None
-    raise_failure(order, parts)
+        raise WorkerError(f"ended by {error.sigval.name}.{_again(order)}") from None
+    raise_failure(order)
 
 
-def raise_failure(order: Order, parts: int, engine: str = "local") -> None:
+def raise_failure(order: Order) -> None:
     """Raise what a process has noted before it failed."""
     if order.failed.exists():
         reason = order.failed.read_text()
         order.failed.unlink()
         reason = reason or f"its reason stands above: {order.failed} could not be written"
-        raise WorkerError(f"a process has failed ({reason}).{_again(order, parts, engine)}")
+        raise WorkerError(f"a process has failed ({reason}).{_again(order)}")
 
 
-def _again(order: Order, parts: int, engine: str = "local") -> str:
+def _again(order: Order) -> str:
     """How to go on with a run, as a sentence; nothing where it has not begun."""
-    if not holds_run(order.out):
-        return ""
-    return f" Go on with: grand {go_on(order.out, order.plugins, order.root, parts, engine)}"
-
-
-def go_on(
-    out: Path, plugins: Iterable[str | Path], root: str | None, parts: int = 0, engine: str = "local"
-) -> str:
-    """The command, without its program, that goes on with a run."""
-    given = ["--resume", "--out", str(out)]
-    for path in plugins:
-        given += ["--plugin", str(path)]
-    given += ["--root", root] if root else []
-    given += ["--parts", str(parts)] if parts else []
-    given += ["--engine", engine] if engine != "local" else []
-    return shlex.join(["train", *given])
+    return f" Go on with: {order.again}" if holds_run(order.out) else ""
 
 
 def require_ray() -> None:
@@ -232,8 +216,8 @@ def launch_ray(order: Order, parts: int) -> None:
         raise KeyboardInterrupt from None
     except (TrainingFailedError, RayError) as error:
         last = str(error).strip().splitlines()[-1]
-        raise WorkerError(f"the workers of Ray were lost ({last}).{_again(order, parts, 'ray')}") from None
-    raise_failure(order, parts, "ray")
+        raise WorkerError(f"the workers of Ray were lost ({last}).{_again(order)}") from None
+    raise_failure(order)
 
 
 def _ray_work(given: dict[str, Any]) -> None:

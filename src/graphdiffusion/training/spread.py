@@ -36,6 +36,7 @@ class SpreadTrainer(Trainer):
         each: Members of one task.
         plugins: Files with classes of one's own.
         say: Called with a sentence now and then.
+        again: The command that goes on with the run.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class SpreadTrainer(Trainer):
         each: int,
         plugins: Sequence[str] = (),
         say: Callable[[str], None] = lambda sentence: None,
+        again: str = "",
     ) -> None:
         super().__init__(problem, config, members, folder, watcher)
-        self.each, self.plugins, self.say, self.own = max(1, each), tuple(plugins), say, folder
+        self.each, self.plugins, self.own = max(1, each), tuple(plugins), folder
+        self.say, self.again = say, again
 
     def run(self) -> list[Result]:
         try:
@@ -85,10 +88,7 @@ class SpreadTrainer(Trainer):
                 for other in waiting:
                     ray.cancel(other)
                 reason = str(error).strip().splitlines()[-1]
-                raise WorkerError(
-                    f"a task of Ray has ended ({reason}). Go on with grand train --resume --engine ray "
-                    f"--out {self.own.path}."
-                ) from None
+                raise WorkerError(f"a task of Ray has ended ({reason}). Go on with: {self.again}") from None
             self.say(f"{len(groups) - len(waiting)} of {len(groups)} tasks have finished.")
         for group in groups:
             self._take(group, _place(place, group))

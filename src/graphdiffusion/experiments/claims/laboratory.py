@@ -25,7 +25,7 @@ from ..presets import preset_config
 from ..results import Tick
 from ..trained import trained
 
-FEW = 5  # splits of large graphs, and of claims that one core is to measure with the published settings
+FEW = 5  # splits of claims that one core is to measure with the published settings of Cora
 LARGE = ("pubmed", "coauthor-cs", "computers", "photo")
 LIMIT = 2000  # evaluations in one integral; a training that needs more has failed
 
@@ -37,7 +37,8 @@ class Settings:
     Attributes:
         data: Data sets.
         every: Data sets of claims on all of them.
-        splits: Random splits of the paper's kind, one training on each; large graphs have ``FEW``.
+        splits: Random splits of the paper's kind, one training on each.
+        large: Of these at most, on large graphs.
         epochs: At most so many where an adaptive scheme is trained with.
         options: In place of those of the presets.
         small: Whether claims vary less.
@@ -46,6 +47,7 @@ class Settings:
     data: tuple[str, ...] = ("cora", "citeseer", "pubmed")
     every: tuple[str, ...] = ("cora", "citeseer", "pubmed", "coauthor-cs", "computers", "photo")
     splits: int = 20
+    large: int = 5
     epochs: int = 100
     options: dict[str, Any] = field(default_factory=dict)
     small: bool = False
@@ -94,8 +96,10 @@ class Laboratory:
         where the text differs; ``paper`` is the text. The Cora that comes with the library takes Cora's.
         """
         published = preset_config(data.removesuffix("-embedded"), row, preset, device=self.device.type)
-        splits = min(FEW, self.settings.splits) if data in LARGE else self.settings.splits
-        config = published.replace(data=data, splits=splits, **self.settings.options)
+        most = self.settings.large if data in LARGE else self.settings.splits
+        config = published.replace(
+            data=data, splits=min(most, self.settings.splits), **self.settings.options
+        )
         return config.replace(**options)
 
     def published(self, data: str, row: str, preset: str = "start", **options: Any) -> Config:
