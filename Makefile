@@ -6,9 +6,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
-# three processes for two cores, each with one thread of torch: one of them often waits, for a browser or for
-# processes that it has started; tests/conftest.py says which tests go together
-PYTEST ?= -n 3
+# two processes, each with one thread of torch; tests/conftest.py says which tests go together
+PYTEST ?= -n 2
 # threads that wait sleep: spinning ones slow everything down where cores are shared
 export OMP_WAIT_POLICY ?= PASSIVE
 BIN    := $(VENV)/bin
