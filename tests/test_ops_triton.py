@@ -541,10 +541,12 @@ else:
 
     # The interpreter is slow, and the rules of the other operators do not depend on the kernels.
     SLOW, OWN_RULES = ("finite differences", "hessian"), ("attention", "affine")
+    FEW = ("backward", "double backward", "vmap")  # of diffuse, whose rules are those of its parts
     TAKEN = [
         (row, check)
         for row, check in CELLS
         if (check not in SLOW or row in OWN_RULES)
+        and (check in FEW or row != "diffuse")
         and (check == "backward" or not ("symmetric" in row or "weighted" in row or row == "pool"))
     ]
 
