@@ -241,7 +241,7 @@ class Adaptive(Marching):
     def _error_ratio(self, step: Step, x: Tensor) -> Tensor:
         """Error of a step from x over its tolerance, ``(..., 1, 1)``."""
         assert step.error is not None
-        rtol, atol = self.rtol.to(x.dtype), self.atol.to(x.dtype)
+        rtol, atol = self.rtol.to(x), self.atol.to(x)
         scale = torch.maximum(x.abs(), step.state[0].abs()) * rtol + atol
         return self.norm(step.error() / scale).double()
 
@@ -251,7 +251,7 @@ class Adaptive(Marching):
             state = (state[0], field(t, state[0]))
         with torch.no_grad():
             x, f, span = state[0].detach(), state[1].detach(), (end - t).detach()
-            scale = self.atol.to(x.dtype) + self.rtol.to(x.dtype) * x.abs()
+            scale = self.atol.to(x) + self.rtol.to(x) * x.abs()
             size, slope = self.norm(x / scale).double(), self.norm(f / scale).double()
             h0 = torch.where((size < 1e-5) | (slope < 1e-5), 1e-6, 0.01 * size / slope)
             h0 = torch.minimum(h0, span)

@@ -100,7 +100,7 @@ class AdaptiveImplicit(Adaptive):
         self, field: Field, t: Tensor, c: Tensor, s: Tensor, guess: Tensor, x: Tensor, stats: Stats
     ) -> Root:
         """Solve y = c + s f(t, y) in a step from x."""
-        scale = self.atol.to(x.dtype) + self.rtol.to(x.dtype) * x.detach().abs()
+        scale = self.atol.to(x) + self.rtol.to(x) * x.detach().abs()
         found = find_root(field, t, c, s, guess, scale, most=self.max_iterations, stats=stats)
         stats.spent = stats.spent + found.evaluations
         return found
