@@ -8,6 +8,7 @@ import traceback
 from datetime import timedelta
 
 import pytest
+from commands import PRELOADED
 
 PATIENCE = 120  # seconds for one call
 
@@ -18,7 +19,8 @@ class Group:
     def __init__(self, size):
         self.size = size
         self.store = tempfile.mkdtemp()
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
         pairs = [context.Pipe() for _ in range(size)]
         self.pipes = [own for own, _ in pairs]
         self.workers = [

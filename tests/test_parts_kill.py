@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch.distributed as dist
+from commands import Grand
 
 from graphdiffusion.partition import write_parts_of_edges
 from graphdiffusion.training.rendezvous import fresh_store
@@ -63,11 +62,9 @@ OPTIONS = ["--preset", "none", "--splits", "1", "--hidden", "4", "--heads", "1",
 OPTIONS += ["--time", "3", "--epochs", "80", "--device", "cpu"]
 
 
-def grand(*arguments):
+def grand(*words, said):
     """A command that is to be killed, in part."""
-    environment = os.environ | {"GRAND_CHECKPOINT_SECONDS": "0.1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "graphdiffusion.cli", "train", *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    return Grand("train", *words, said=said, GRAND_CHECKPOINT_SECONDS="0.1")
 
 
 def children(process):
@@ -79,7 +76,7 @@ def children(process):
 
 def workers(process):
     """The processes of the parts."""
-    return [pid for pid in children(process.pid) if "spawn_main" in command_of(pid)]
+    return children(process.pid)
 
 
 def command_of(process):
@@ -106,7 +103,8 @@ def undisturbed(tmp_path_factory):
     """The folder of the parts, and that of a run on them without kills."""
     folder = tmp_path_factory.mktemp("undisturbed")
     parts, whole = str(folder_of_parts(folder / "parts")), folder / "whole"
-    assert grand(parts, *OPTIONS, "--out", str(whole)).wait(120) == 0
+    run = grand(parts, *OPTIONS, "--out", str(whole), said=folder / "said.txt")
+    assert run.wait(120) == 0, run.said
     return parts, whole
 
 
@@ -114,19 +112,21 @@ def undisturbed(tmp_path_factory):
 def test_a_killed_process_and_a_killed_parent(undisturbed, tmp_path):
     """The group is started again, then the command is repeated: both end as a run without kills."""
     (folder, whole), broken = undisturbed, tmp_path / "broken"
-    first = grand(folder, "--parts", "2", *OPTIONS, "--out", str(broken))
+    said = tmp_path / "said.txt"
+    first = grand(folder, "--parts", "2", *OPTIONS, "--out", str(broken), said=said)
     await_epochs(first, broken, 20)
+    assert len(workers(first)) == 2
     os.kill(max(workers(first)), signal.SIGKILL)
     while "resumed chunk" not in (broken / "log.txt").read_text():
         assert first.poll() is None, "the group was not started again"
         time.sleep(0.01)
     left = workers(first)
     first.kill()
-    first.wait()
-    while any("spawn_main" in command_of(pid) for pid in left):  # they end with their parent
-        time.sleep(0.05)
-    again = grand("--resume", "--out", str(broken))
-    assert again.wait(120) == 0
+    first.wait(20)
+    while any(command_of(pid) for pid in left):  # they end with their parent
+        time.sleep(0.01)
+    again = grand("--resume", "--out", str(broken), said=said)
+    assert again.wait(120) == 0, again.said
     assert figures(broken) == figures(whole)
     assert {p.name for p in broken.iterdir()} == {p.name for p in whole.iterdir()}
 
@@ -139,9 +139,10 @@ def test_a_killed_worker_of_ray(undisturbed, tmp_path):
     """Ray Train starts its workers again, and they go on from the checkpoint of the run."""
     pytest.importorskip("ray.train")
     (folder, whole), broken = undisturbed, tmp_path / "broken"
-    killed = grand(folder, *OPTIONS, "--engine", "ray", "--out", str(broken))
+    said = tmp_path / "said.txt"
+    killed = grand(folder, *OPTIONS, "--engine", "ray", "--out", str(broken), said=said)
     await_epochs(killed, broken, 20)
     os.kill(max(ray_workers(killed)), signal.SIGKILL)
-    assert killed.wait(240) == 0
+    assert killed.wait(240) == 0, killed.said
     assert "resumed chunk" in (broken / "log.txt").read_text()
     assert figures(broken) == figures(whole)

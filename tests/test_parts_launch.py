@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from commands import Grand
 from test_cli_basics import write_graph
 from torch.testing import assert_close
 
@@ -35,9 +36,17 @@ OPTIONS = [
 
 
 def grand(*words: str, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """A command as a user gives it, whose processes are spawned."""
     command = [sys.executable, *launcher, "-m", "graphdiffusion.cli", *words]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
+
+
+def forked(*words: str, said: Path) -> Grand:
+    """The same, at its end; its processes have no imports to wait for."""
+    run = Grand(*words, said=said)
+    assert run.wait(180) is not None
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +102,9 @@ def test_a_run_goes_on_with_other_parts(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "_checkpoint", stopped)
     assert main(["train", graph, *OPTIONS, "--out", str(out)]) == 130
     assert (out / "checkpoint.safetensors").exists()
-    done = grand("train", "--resume", "--out", str(out), "--parts", "2", "--quiet", "--no-report")
-    assert done.returncode == 0, done.stderr
+    words = ["--resume", "--out", str(out), "--parts", "2", "--quiet", "--no-report"]
+    done = forked("train", *words, said=tmp_path / "said.txt")
+    assert done.poll() == 0, done.said
     assert_same(out, wanted)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [*range(8), *range(8)]
@@ -185,8 +195,9 @@ def test_self_loops_of_a_graph_cut_on_disk(tmp_path):
     write_parts_of_edges(
         tmp_path / "parts", ring, 40, parts=2, undirected=True, self_loops=1.0, fields=fields
     )
-    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
+    words = [str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run")]
+    done = forked("train", *words, said=tmp_path / "said.txt")
+    assert done.poll() == 0, done.said
     summary = load_run(tmp_path / "run").summary
     assert [summary[k] for k in ("edges_given", "edges_used", "self_loops")] == [80, 80, 40]
 
@@ -275,13 +286,14 @@ def test_a_damaged_part_begins_no_run(tmp_path):
     col = np.load(tmp_path / "parts" / "1" / "col.npy", mmap_mode="r+")
     col[0] ^= 1
     col.flush()
-    done = grand("train", str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run"))
-    assert done.returncode == 2
-    assert "col.npy was changed or damaged" in done.stderr and "Go on with" not in done.stderr
+    words = [str(tmp_path / "parts"), *OPTIONS, "--out", str(tmp_path / "run")]
+    done = forked("train", *words, said=tmp_path / "said.txt")
+    assert done.poll() == 2
+    assert "col.npy was changed or damaged" in done.said and "Go on with" not in done.said
     assert not (tmp_path / "run" / "config.toml").exists()
 
 
-def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
+def test_a_process_that_fails_is_named(whole, tmp_path):
     """What goes wrong in a process comes out as a sentence."""
     plugin = tmp_path / "broken.py"
     plugin.write_text(
@@ -304,10 +316,10 @@ def test_a_process_that_fails_is_named(whole, tmp_path, monkeypatch):
         "--quiet",
         "--no-report",
     ]
-    more = ["--plugin", str(plugin), "--model", "broken", "--out", str(tmp_path / "run"), "--parts", "2"]
-    done = grand("train", whole[0], *words, *more)
-    assert done.returncode == 2
-    assert "a process has failed (RuntimeError: no such thing)." in done.stderr
+    words += ["--plugin", str(plugin), "--model", "broken", "--out", str(tmp_path / "run"), "--parts", "2"]
+    done = forked("train", whole[0], *words, said=tmp_path / "said.txt")
+    assert done.poll() == 2
+    assert "a process has failed (RuntimeError: no such thing)." in done.said
 
 
 def test_a_sentence_about_a_path_is_no_lost_process(whole, tmp_path):
@@ -391,17 +403,13 @@ def test_an_interrupt_of_ray(tmp_path, monkeypatch):
 def test_an_interrupt_is_a_sentence(whole, tmp_path):
     """Ctrl-C ends all processes, and says how to go on."""
     out = tmp_path / "a run"
-    command = [sys.executable, "-m", "graphdiffusion.cli", "train", whole[0], *OPTIONS, "--out", str(out)]
-    run = subprocess.Popen(
-        [*command, "--parts", "2", "--epochs", "100000"], stderr=subprocess.PIPE, text=True,
-        start_new_session=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    words = ["train", whole[0], *OPTIONS, "--out", str(out), "--parts", "2", "--epochs", "100000"]
+    run = Grand(*words, said=tmp_path / "said.txt")
     deadline = time.monotonic() + 120
     while not (out / "metrics.jsonl").exists():
-        assert run.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+        assert run.poll() is None and time.monotonic() < deadline, run.said
+        time.sleep(0.01)
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does
-    _, said = run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert f"go on with: grand train --resume --out '{out}' --parts 2" in said
-    assert "Traceback" not in said and "death signal" not in said
+    assert run.wait(60) == 130
+    assert f"go on with: grand train --resume --out '{out}' --parts 2" in run.said
+    assert "Traceback" not in run.said and "death signal" not in run.said
