@@ -94,7 +94,7 @@ def schemes() -> str:
         if own["test"] is None:
             return ", ".join(own["reasons"])
         seconds = own["train_seconds"]
-        text = f"{own['test']:.1f}" + ("" if seconds is None else f", {seconds:.2g} s")
+        text = f"{own['test']:.1f}" + ("" if seconds is None else f", {_short(seconds)} s")
         return text if own["stable"] else f"*{text}*"
 
     found: dict[tuple[str, str], dict[float | None, dict[str, Any]]] = {}
@@ -106,11 +106,18 @@ def schemes() -> str:
             free += [f"{head}{at or ''} | {cell(own)} |" for at, own in row.items()]
         else:
             lines.append(head + " | ".join(cell(row[at]) if at in row else "–" for at in steps) + " |")
+    together = {p["together"] for p in content["points"] if p["part"] == "accuracy"}
+    whose = "of one" if together == {1} else "in which they are trained together"
     how = (
         f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs, and "
-        "the seconds of one; italics: not stable; –: not measured."
+        f"the seconds {whose}; italics: not stable; TimeLimit: stopped after {settings['limit']:g} s; "
+        "–: not measured."
     )
     return "\n".join([*lines, "", *free, "", how, "", f"**Verdict.** {content['verdict']}"])
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 100 else f"{seconds:.2g}"
 
 
 def sparsity(name: str = "sparsity") -> str:

@@ -94,8 +94,11 @@ def verdict(points: Points, scale: float) -> str:
         large, IMPLICIT,
         lambda own: any(f["stable"] and (f["train_seconds"] or 0) < fast[f["model"]] for f in own),
     )  # fmt: skip
-    smallest = min(f["amount"] for f in rows if f["scheme"] in EXPLICIT) if unstable else TINY
-    but = "" if smallest == TINY else f" (the smallest step here is {smallest:g})"
+    smallest = min((f["amount"] for f in rows if f["scheme"] in EXPLICIT), default=TINY)
+    stopped = any(p["part"] == "accuracy" and (p["scheme"], p["amount"]) == ("ab4", TINY) for p in points)
+    but = "" if smallest <= TINY else f" (the smallest step here is {smallest:g})"
+    if but and stopped:
+        but = " (stopped by the clock there)"
     return (
         f"Stable: all runs end, at most {KEPT:g} points below Dormand-Prince. Adams-Bashforth unstable for "
         f"all steps but τ = {TINY:g}{but}: {_told(unstable)}. Adams-Moulton stable for all steps: "
@@ -123,6 +126,9 @@ def _told(found: Mapping[str, bool]) -> str:
     if not found:
         return "not measured"
     word = "holds" if all(found.values()) else "holds in part" if any(found.values()) else "does not hold"
-    true = [case for case, own in found.items() if own]
-    where = f", {'; '.join(true)}" if true and len(true) < len(found) else ""
-    return f"{word} ({len(true)} of {len(found)} cases{where})"
+    cases: dict[bool, list[str]] = {
+        truth: [c for c, own in found.items() if own is truth] for truth in (True, False)
+    }
+    count, few = len(cases[True]), min(cases.values(), key=len)
+    where = f": {'all but ' if few is cases[False] else ''}{'; '.join(few)}" if few else ""
+    return f"{word} ({count} of {len(found)} cases{where})"

@@ -51,13 +51,17 @@ def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] |
     """
     results = Path(results)
     content = read_results(results)
+    spectra = content["settings"]["spectra"]
     parts: dict[str, list[dict[str, Any]]] = {"accuracy": [], "errors": [], "stability": []}
     for point in content["points"]:
         parts[point["part"]].append(point)
     there = [name for name, own in parts.items() if own]
     if not there:
         raise DataError(f"{results} has no points yet: let the experiment measure some.")
-    figure, axes = new_figure(figsize=(15, 4.5 * len(there)), nrows=len(there), ncols=COLUMNS)
+    limited = [p for p in parts["stability"] if any(_known(p.get(s, {})) for s in spectra)]
+    heights = {"accuracy": 4.5, "errors": 4.5, "stability": 1.2 + 0.28 * len(limited)}
+    tall = [heights[name] for name in there]
+    figure, axes = new_figure(figsize=(15, sum(tall)), nrows=len(there), ncols=COLUMNS, height_ratios=tall)
     rows = dict(zip(there, axes.reshape(-1, COLUMNS), strict=True))
     used: set[str] = set()
     if "accuracy" in rows:
@@ -80,7 +84,7 @@ def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] |
         for axis in rows["stability"]:
             axis.remove()
         below = figure.add_subplot(grid[len(there) - 1, :])
-        _limits(below, parts["stability"], content["settings"]["spectra"])
+        _limits(below, limited, spectra)
     return save(figure, results.with_name("picture.png") if path is None else path)
 
 
@@ -144,11 +148,12 @@ def _errors(axis: Any, point: Mapping[str, Any] | None, case: tuple[str, bool]) 
 
 
 def _log_axis(axis: Any) -> None:
-    """Seconds or counts, often within a decade: ticks at 1, 2 and 5."""
+    """Seconds or counts, often within a decade: ticks at 1, 2 and 5, if there is room."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
 
@@ -175,48 +180,55 @@ def _handles(used: set[str]) -> list[Any]:
 def _legend(axis: Any, used: set[str]) -> None:
     axis.set_axis_off()
     if used:
-        axis.legend(handles=_handles(used), loc="center left", frameon=False, fontsize=9)
+        axis.legend(
+            handles=_handles(used), loc="upper left", frameon=False, fontsize=8, labelspacing=0.25,
+            borderaxespad=0.0,
+        )  # fmt: skip
     axis.text(
         0.02, 0.0, "above: larger marks are longer steps,\nopen ones have runs that failed.\nbelow: errors "
-        f"over {WRONG:g} lie on the dashed line.", fontsize=8.5, transform=axis.transAxes,
+        f"over {WRONG:g} lie on the dashed line.", fontsize=8, transform=axis.transAxes, va="bottom",
     )  # fmt: skip
 
 
 def _limits(axis: Any, points: Sequence[Mapping[str, Any]], spectra: Sequence[str]) -> None:
-    """Measured beside theory; no limit is an arrow at the longest step that was tried."""
+    """Measured beside theory, a line for each scheme; an arrow where there is no limit."""
     tidy(axis)
-    shown = [p for p in points if any(_known(p.get(s, {})) for s in spectra)]
-    marks = {"interval": ("o", "[−2, 0]"), "disc": ("s", "disc")}
-    for place, point in enumerate(shown):
+    marks = {"interval": ("o", "[−2, 0] (circles)"), "disc": ("s", "disc (squares)")}
+    for place, point in enumerate(points):
+        told: dict[str, list[str]] = {"limit": [], "theory": []}
         for shift, spectrum in enumerate(spectra):
-            own, (marker, _) = point.get(spectrum, {}), marks[spectrum]
-            x = place + 0.24 * (shift - (len(spectra) - 1) / 2)
-            if "limit" in own:
-                _limit(axis, x - 0.05, own["limit"], marker, BLUE)
-            if own.get("known"):
-                _limit(axis, x + 0.05, own["theory"], marker, ORANGE)
-    axis.set_yscale("log")
-    axis.set_ylim(5e-4, 3 * LONGEST)
-    axis.set_xlim(-0.6, max(len(shown), 1) - 0.4)
-    labels = [SCHEMES[p["scheme"]].title.replace(", ", "\n") for p in shown]
-    axis.set_xticks(range(len(shown)), labels, fontsize=8.5, rotation=20 if len(shown) > 10 else 0)
-    axis.set_ylabel("longest stable τα")
+            own, y = point.get(spectrum, {}), place + 0.3 * (shift - (len(spectra) - 1) / 2)
+            for key, colour, there in (
+                ("theory", ORANGE, own.get("known")),
+                ("limit", BLUE, "limit" in own),
+            ):
+                if there:
+                    limit = own[key]
+                    axis.plot(
+                        limit or LONGEST, y, color=colour, marker=marks[spectrum][0] if limit else ">",
+                        markersize=7 if key == "theory" else 4, linestyle="none",
+                    )  # fmt: skip
+                    told[key].append(
+                        "none" if limit is None else f"{limit:.2g}" if limit < 0.1 else f"{limit:.2f}"
+                    )
+        measured, theory = (" and ".join(dict.fromkeys(told[key])) or "–" for key in ("limit", "theory"))
+        axis.annotate(
+            f"{measured} (theory {theory})", (1, place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+            textcoords="offset points", va="center", fontsize=8.5,
+        )  # fmt: skip
+    axis.set_xscale("log")
+    axis.set_xlim(5e-4, 2 * LONGEST)
+    axis.set_ylim(max(len(points), 1) - 0.4, -0.6)
+    axis.set_yticks(range(len(points)), [SCHEMES[p["scheme"]].title for p in points], fontsize=8.5)
+    axis.set_xlabel(f"longest stable τα; an arrow: no limit up to {LONGEST:g}")
     graphs = " and ".join(marks[s][1] for s in spectra)
     axis.set_title(f"limits of stability, eigenvalues of A − I in: {graphs}", fontsize=11)
-    for colour, label in ((BLUE, "measured by integrating"), (ORANGE, "theory, of fixed steps")):
-        axis.plot([], [], color=colour, marker="s", linestyle="none", label=label)
-    axis.plot([], [], color=GREY, marker="^", linestyle="none", label=f"no limit up to {LONGEST:g}")
-    axis.legend(frameon=False, fontsize=9, loc="lower right")
-
-
-def _limit(axis: Any, x: float, limit: float | None, marker: str, colour: str) -> None:
-    if limit is None:
-        axis.plot(x, LONGEST, color=colour, marker="^", markersize=9)
-        return
-    axis.plot(x, max(limit, 5e-4), color=colour, marker=marker, markersize=7)
-    axis.annotate(f"{limit:.2g}" if limit < 0.1 else f"{limit:.2f}", (x, max(limit, 5e-4)), fontsize=8,
-                  xytext=(0, 7 if colour == BLUE else -14), textcoords="offset points", ha="center",
-                  color=colour)  # fmt: skip
+    for colour, label, size in (
+        (BLUE, "measured by integrating", 4),
+        (ORANGE, "theory, of fixed steps", 7),
+    ):
+        axis.plot([], [], color=colour, marker="s", markersize=size, linestyle="none", label=label)
+    axis.legend(frameon=False, fontsize=9, loc="lower left")
 
 
 def _known(own: Mapping[str, Any]) -> bool:

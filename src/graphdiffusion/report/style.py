@@ -25,7 +25,9 @@ def new_figure(**how: Any) -> tuple[Figure, Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # only where pictures are drawn
     from matplotlib.figure import Figure
 
-    grid = {key: how.pop(key) for key in ("nrows", "ncols", "sharex", "sharey") if key in how}
+    grid = {
+        key: how.pop(key) for key in ("nrows", "ncols", "sharex", "sharey", "height_ratios") if key in how
+    }
     figure = Figure(layout="constrained", **how)
     FigureCanvasAgg(figure)
     return figure, figure.subplots(**grid)
