@@ -69,7 +69,7 @@ def test_missing_files_show_before_anything_is_measured(quick, tmp_path, capsys,
 def test_parts_join_one_file(quick, tmp_path, capsys):
     """Restricted to models and depths, in two commands: verdict and picture are of what is there."""
     command = ["reproduce", "depth", "--small", "--device", "cpu", "--out", str(tmp_path), "--only", "cora"]
-    assert main([*command, "--model", "gcn-residual", "--model", "gat", "--deepest", "1"]) == 0
+    assert main([*command, "--model", "gcn-residual,gat", "--deepest", "1"]) == 0
     assert "By 2 of 6 points: no verdict before" in capsys.readouterr().out.replace("\n", " ")
     path = tmp_path / "depth-small" / "results.json"
     first = read_results(path)["points"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError
+from ..options import split_names
 from .messages import draw, say
 from .options import ROOT
 
@@ -34,12 +35,8 @@ def add_to(group: typer.Typer) -> None:
 
 def claims(
     small: Small = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Name of a claim; may be repeated.", show_default="all")
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
-    ] = None,
+    only: Annotated[str, typer.Option(help="Claims, with commas.", show_default="all")] = "",
+    data: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
@@ -54,7 +51,13 @@ def claims(
     from .tables import print_table
 
     path, found = measure(
-        "claims", out, small=small, root=root or None, device=device, only=only or (), data=data or ()
+        "claims",
+        out,
+        small=small,
+        root=root or None,
+        device=device,
+        only=split_names(only),
+        data=split_names(data),
     )
     rows = [
         (own["name"], own["section"], own["says"], own["measured"], _basis(own), own["word"])
@@ -66,12 +69,8 @@ def claims(
 
 def depth(
     small: Small = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
-    ] = None,
-    model: Annotated[
-        list[str] | None, typer.Option(help="Name of a model; may be repeated.", show_default="all")
-    ] = None,
+    only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
+    model: Annotated[str, typer.Option(help="Models, with commas.", show_default="all")] = "",
     tuned: Annotated[
         str, typer.Option(help="This kind of tuning alone: once or every. By default both.")
     ] = "",
@@ -89,8 +88,8 @@ def depth(
     from .tables import print_table
 
     path, found = measure(
-        "depth", out, small=small, root=root or None, device=device, only=only or (), model=model or (),
-        tuned=tuned, deepest=deepest,
+        "depth", out, small=small, root=root or None, device=device, only=split_names(only),
+        model=split_names(model), tuned=tuned, deepest=deepest,
     )  # fmt: skip
     rows = [
         (
@@ -145,8 +144,7 @@ def steps(
     """
     from ..report import FIGURE_1, plot_steps
 
-    names = [part.strip() for part in scheme.split(",") if part.strip()]
-    made = plot_steps(out / "steps" / "picture.png", names or FIGURE_1)
+    made = plot_steps(out / "steps" / "picture.png", split_names(scheme) or FIGURE_1)
     print(f"Picture: {made}", flush=True)
 
 
@@ -209,9 +207,7 @@ def successors(
             help="Measure this alone: sets, labels, edges, attack or adaptive. By default all of them."
         ),
     ] = "",
-    only: Annotated[
-        list[str] | None, typer.Option(help="Name of a data set; may be repeated.", show_default="all")
-    ] = None,
+    only: Annotated[str, typer.Option(help="Data sets, with commas.", show_default="all")] = "",
     trials: Annotated[
         int, typer.Option(min=0, help="Of every search.", show_default="by data set, for one core")
     ] = 0,
@@ -230,7 +226,7 @@ def successors(
 
     _check_part(part, PARTS)
     path, found = measure(
-        "successors", out, small=small, root=root or None, device=device, part=part, only=only or (),
+        "successors", out, small=small, root=root or None, device=device, part=part, only=split_names(only),
         trials=trials,
     )  # fmt: skip
     rows = [

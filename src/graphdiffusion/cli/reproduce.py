@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import ConfigError
+from ..options import split_names
 from . import figures
 from .messages import say
 from .options import ROOT
@@ -100,9 +101,9 @@ def reproduce(
         raise ConfigError("--search finds the options of each model: leave out --preset.")
     wanted = cells(
         table,
-        _list(only),
-        _list(rows),
-        readings=_list(readings),
+        split_names(only),
+        split_names(rows),
+        readings=split_names(readings),
         splits=splits,
         inits=inits,
         preset="start" if search else preset,
@@ -128,10 +129,6 @@ def reproduce(
     if len(found["missing"]) == len(wanted):
         raise typer.Exit(2)
     print(f"Results: {out / wanted[0].file}", flush=True)
-
-
-def _list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _protocol(table: str) -> str:
