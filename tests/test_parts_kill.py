@@ -59,7 +59,7 @@ def folder_of_parts(folder):
 
 
 OPTIONS = ["--preset", "none", "--splits", "1", "--hidden", "4", "--heads", "1", "--attention-dim", "4"]
-OPTIONS += ["--time", "3", "--epochs", "80", "--device", "cpu"]
+OPTIONS += ["--time", "3", "--epochs", "50", "--device", "cpu"]
 
 
 def grand(*words, said):
@@ -114,7 +114,7 @@ def test_a_killed_process_and_a_killed_parent(undisturbed, tmp_path):
     (folder, whole), broken = undisturbed, tmp_path / "broken"
     said = tmp_path / "said.txt"
     first = grand(folder, "--parts", "2", *OPTIONS, "--out", str(broken), said=said)
-    await_epochs(first, broken, 20)
+    await_epochs(first, broken, 15)
     assert len(workers(first)) == 2
     os.kill(max(workers(first)), signal.SIGKILL)
     while "resumed chunk" not in (broken / "log.txt").read_text():
@@ -141,7 +141,7 @@ def test_a_killed_worker_of_ray(undisturbed, tmp_path):
     (folder, whole), broken = undisturbed, tmp_path / "broken"
     said = tmp_path / "said.txt"
     killed = grand(folder, *OPTIONS, "--engine", "ray", "--out", str(broken), said=said)
-    await_epochs(killed, broken, 20)
+    await_epochs(killed, broken, 15)
     os.kill(max(ray_workers(killed)), signal.SIGKILL)
     assert killed.wait(240) == 0, killed.said
     assert "resumed chunk" in (broken / "log.txt").read_text()
