@@ -38,7 +38,7 @@ def members(count: int, **options: list) -> list[Member]:
     return [Member(k, k, 100 + k, {name: v[k] for name, v in options.items()}) for k in range(count)]
 
 
-def trained(data: Data, config: Config, group: list[Member], epochs: int = 4) -> Population:
+def trained(data: Data, config: Config, group: list[Member], epochs: int = 3) -> Population:
     population = Population(load_problem(config, data), config, group)
     for _ in range(epochs):
         population.step()
@@ -319,7 +319,7 @@ WIDTHS = ({"hidden": 1, "attention_dim": 1}, {"hidden": 7, "attention_dim": 10},
 PATHS = {
     "linear": {},
     "rk4": {"variant": "nonlinear", "solver": "rk4"},
-    "adaptive": {"variant": "nonlinear", "rtol": 1e-6, "atol": 1e-7},
+    "adaptive": {"variant": "nonlinear", "rtol": 1e-6, "atol": 1e-7, "time": 1.0},
     "semi-implicit": {"variant": "nonlinear", "solver": "semi-implicit"},
     "everything": VARIED["everything"],
 }
