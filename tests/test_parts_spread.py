@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from importlib.util import find_spec
 
 import pytest
+from commands import Grand
 from test_cli_basics import write_graph
 
 from graphdiffusion.cli import main
@@ -54,10 +53,8 @@ def test_a_stopped_driver_repeats_nothing(tmp_path):
     assert main(["train", graph, *OPTIONS, "--out", str(whole), "--quiet"]) == 0
     place, said = broken / "spread", tmp_path / "said.txt"
 
-    def grand(*words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "graphdiffusion.cli", "train", *words, "--engine", "ray"]
-        with open(said, "wb") as output:
-            return subprocess.Popen(command, stdout=output, stderr=output)
+    def grand(*words: str) -> Grand:
+        return Grand("train", *words, "--engine", "ray", said=said)
 
     driver, deadline = grand(graph, *OPTIONS, "--out", str(broken)), time.monotonic() + PATIENCE
     while not (done := list(place.glob("*/summary.json"))):
@@ -66,7 +63,7 @@ def test_a_stopped_driver_repeats_nothing(tmp_path):
             pytest.fail(said.read_text())
         time.sleep(0.02)
     driver.kill()
-    driver.wait()
+    driver.wait(20)
     written = {path: path.stat().st_ino for path in done}
     again = grand("--resume", "--out", str(broken), "--no-report")
     while again.poll() is None and place.exists() and time.monotonic() < deadline + PATIENCE:
