@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -115,9 +114,6 @@ if not INTERPRETED:
 
 else:
     triton_backend = pytest.importorskip("graphdiffusion.ops.triton")
-    from triton.runtime import interpreter
-    from triton.runtime.interpreter import InterpretedFunction
-
     from graphdiffusion.ops.dense import affines, together
     from graphdiffusion.ops.triton import attention_edges
     from graphdiffusion.ops.triton import plan as triton_plan
@@ -132,28 +128,6 @@ else:
         """Rows of 3 edges are long and rows of 5 are cut, so that a small graph takes every path."""
         monkeypatch.setattr(triton_plan, "SHORT", 2)
         monkeypatch.setattr(triton_plan, "CHUNK", 4)
-
-    @pytest.fixture(autouse=True)
-    def replaced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-        """Triton replaces its language by the interpreter's at every call of a function: once is enough."""
-        plain, called = interpreter.tl, InterpretedFunction.__call__
-
-        def call(own: InterpretedFunction, *args: object, **more: object) -> object:
-            known = [m for m in own.fn.__globals__.values() if m is plain or m is plain.core]
-            if any(plain.core.is_builtin(m.load) for m in known):
-                return called(own, *args, **more)
-            return own.rewrite()(*args, **more)
-
-        monkeypatch.setattr(InterpretedFunction, "__call__", call)
-
-    @pytest.fixture
-    def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-        """No integers are watched for overflow, which takes a third of the time.
-
-        For tests of many cases, whose kernels others run on as many nodes, with the guard.
-        """
-        builder = interpreter.interpreter_builder
-        monkeypatch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
 
     def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
         return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(
@@ -407,7 +381,6 @@ else:
         ("over", "kind", "activation", "weighted", "at_once"),
         [(*own, 2) for own in STEPS] + [(*own, 8) for own in STEPS[::5]],
     )
-    @pytest.mark.usefixtures("unguarded")
     def test_step(
         at_once: int, activation: str, kind: str, over: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -579,7 +552,6 @@ else:
         and (check == "backward" or not ("symmetric" in row or "weighted" in row or row == "pool"))
     ]
 
-    @pytest.mark.usefixtures("unguarded")
     @pytest.mark.parametrize(("operator", "check"), TAKEN)
     def test_table(operator: str, check: str) -> None:
         with ops.use_backend("triton"):
