@@ -140,9 +140,15 @@ def details(tables: dict[str, Cells]) -> str:
                     f"{format(cell['difference'], '+.2f') if known else ''} | "
                     f"{cell['splits']} × {cell['inits']} | {cell.get('trials', 'earlier')} | "
                     f"{cell['parameters']:,} | {cell['seconds']:.0f} | "
-                    f"{format(cell['search_seconds'], '.0f') if 'search_seconds' in cell else ''} |"
+                    f"{_search_seconds(table, cell)} |"
                 )
     return "\n".join(lines)
+
+
+def _search_seconds(table: str, cell: dict[str, Any]) -> str:
+    """Of table 1 once: a search serves all readings."""
+    known = "search_seconds" in cell and table in ("table1 masks", "table2")
+    return f"{cell['search_seconds']:.0f}" if known else ""
 
 
 def own_classes() -> dict[str, dict[str, type]]:

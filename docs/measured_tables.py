@@ -95,6 +95,7 @@ def schemes() -> str:
             return ", ".join(own["reasons"])
         seconds = own["train_seconds"]
         text = f"{own['test']:.1f}" + ("" if seconds is None else f", {_short(seconds)} s")
+        text += "" if own["ended"] == own["runs"] else f", {own['ended']} runs"
         return text if own["stable"] else f"*{text}*"
 
     found: dict[tuple[str, str], dict[float | None, dict[str, Any]]] = {}
@@ -109,7 +110,8 @@ def schemes() -> str:
     together = {p["together"] for p in content["points"] if p["part"] == "accuracy"}
     whose = "of one" if together == {1} else "in which they are trained together"
     how = (
-        f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs, and "
+        f"Test accuracy in percent, mean of {settings['runs']} runs of {settings['epochs']} epochs (of "
+        "those that came to their end, where their number stands beside it), and "
         f"the seconds {whose}; italics: not stable; TimeLimit: stopped after {settings['limit']:g} s; "
         "–: not measured."
     )

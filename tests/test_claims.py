@@ -87,6 +87,8 @@ def test_wrong_name(capsys, tmp_path):
     assert main(["reproduce", "claims", "--only", "augmentations", "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "no claim 'augmentations'" in error and "Did you mean" in error
+    assert main(["reproduce", "claims", "--only", "order", "--data", "photo", "--out", str(tmp_path)]) == 2
+    assert "order is not measured on photo, but on cora, citeseer, pubmed" in capsys.readouterr().err
     assert not (tmp_path / "claims").exists()
 
 

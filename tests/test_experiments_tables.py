@@ -38,9 +38,10 @@ def embedded(monkeypatch):
 
 def small(*arguments, **options):
     """Cells with models that are trained in no time."""
-    options = {"splits": 2, "inits": 1, "device": "cpu", "epochs": 2} | options
+    options = {"splits": 2, "inits": 1, "device": "cpu"} | options
+    epochs = options.pop("epochs", 2)
     return [
-        replace(cell, config=cell.config.replace(hidden=8, time=1.0))
+        replace(cell, config=cell.config.replace(hidden=8, time=1.0, epochs=epochs))
         for cell in cells(*arguments, **options)
     ]
 
@@ -190,12 +191,13 @@ def test_too_many_members_for_the_memory(tmp_path, embedded, monkeypatch):
 
 def test_command(tmp_path, embedded, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    more = ["--splits", "1", "--inits", "1", "--epochs", "1", "--device", "cpu"]
-    assert main(["reproduce", "table2", "--only", "cora", "--rows", "linear", *more]) == 0
+    more = ["--inits", "1", "--epochs", "1", "--device", "cpu"]
+    assert main(["reproduce", "table2", "--only", "cora", "--rows", "linear", "--splits", "1", *more]) == 0
     shown = capsys.readouterr()
     assert "fewer trainings than the paper's protocol" in shown.err
-    assert re.search(r"cora-linear: .*binomial error of 985 test nodes", shown.err)
+    assert re.search(r"cora-linear-1-epochs: .*binomial error of 985 test nodes", shown.err)
     assert "83.6 ± 1.0" in shown.out and "GRAND-l" in shown.out
+    assert Path("results/table2-1-epochs.json").exists() and not Path("results/table2.json").exists()
     assert main(["reproduce", "table1", "--only", "citeseer", *more]) == 2
     assert "did not find its files" in capsys.readouterr().err
     assert main(["reproduce", "--help"]) == 0
@@ -209,7 +211,15 @@ def test_command(tmp_path, embedded, monkeypatch, capsys):
         (["table1", "--only", "photo"], "table1 has no photo"),
         (["table2", "--only", "crora"], "Did you mean 'cora'?"),
         (["table2", "--rows", "liner"], "table2 has no row 'liner'"),
-        (["table2", "--preset", "papre"], "there is no preset 'papre'"),
+        (["table2", "--preset", "papre"], "--preset must be auto or paper, got 'papre'"),
+        (["table2", "--preset", "cora-nonlinear"], "--preset must be auto or paper"),
+        (["table2", "--preset", "start"], "--preset must be auto or paper"),
+        (["table2", "--preset", "paper", "--rows", "gcn"], "table2 of the preset paper has no row 'gcn'"),
+        (["table2", "--readings", "masks"], "readings are those of Planetoid's split"),
+        (["table1", "--splits", "5"], "--splits is for table2"),
+        (["table2", "--rows", " ,"], "' ,' has no name: give names with commas"),
+        (["table2", "--out", "file/deeper"], "--out needs a folder, and file is a file"),
+        (["table2", "--summary", "file"], "--summary needs a folder, and file is a file"),
         (["table2", "--splits", "0"], "--splits"),
         (["table2", "--budget", "0"], "--budget must be greater than 0"),
         (["table2", "--device", "tpu"], "device must be one of"),
@@ -217,7 +227,19 @@ def test_command(tmp_path, embedded, monkeypatch, capsys):
 )
 def test_bad_input(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
+    Path("file").touch()
     assert main(["reproduce", *arguments]) == 2
     shown = capsys.readouterr()
     assert says in shown.err and shown.err.count("\n") == 1 and shown.out == ""
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_interrupted(monkeypatch, capsys):
+    """Ctrl-C is answered with what to do next."""
+
+    def press(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphdiffusion.report.plot_steps", press)
+    assert main(["reproduce", "steps"]) == 130
+    assert "interrupted; what is measured is kept" in capsys.readouterr().err

@@ -241,7 +241,8 @@ def test_verdict():
     assert rows[("am3", 5)] is False and rows[("ab4", 0.1)] is True
     clock = figures([point("rk4", 1, 40.0, 3.0, "TimeLimit"), paper[-1]])
     assert clock[0]["stable"] is None and clock[0]["reasons"] == ["TimeLimit"]
-    assert "smallest step here is 1)" in verdict([paper[0], paper[-1]], 1000)
+    told = verdict([paper[0], paper[-1]], 1000)  # whether the tiny step is stable is not known
+    assert "open (0 of 1 cases, open in 1: Adams-Bashforth, order 4 (GRAND-l))" in told
 
 
 def test_solvers_have_their_tolerances():

@@ -134,7 +134,7 @@ def test_changed_json_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"a.json was changed or damaged after it was written: put"):
         read_json(path, "thing")
     path.write_text(text)
-    with pytest.raises(DataError, match="must hold a summary, and holds something else"):
+    with pytest.raises(DataError, match="does not hold what it should \\(summary\\), but something else"):
         read_json(path, "summary")
     assert read_json(path, "thing") == {"a": 1, "b": [2.5]}
 

@@ -247,8 +247,15 @@ def refuse_unknown(given: Collection[str], known: Collection[str], owner: str) -
 
 
 def split_names(text: str) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Names with commas between them.
+
+    Raises:
+        ArgumentError: there are commas alone.
+    """
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    if text.strip() and not found:
+        raise ArgumentError(f"{text!r} has no name: give names with commas between them, or nothing.")
+    return found
 
 
 def nearest(name: Any, known: Collection[str]) -> str:

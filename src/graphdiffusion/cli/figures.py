@@ -12,7 +12,7 @@ import typer
 from ..errors import ConfigError
 from ..options import split_names
 from .messages import draw, say
-from .options import ROOT
+from .options import ROOT, require_folder
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +74,9 @@ def depth(
     tuned: Annotated[
         str, typer.Option(help="This kind of tuning alone: once or every. By default both.")
     ] = "",
-    deepest: Annotated[int, typer.Option(min=0, help="Up to this depth.", show_default="128")] = 0,
+    deepest: Annotated[
+        int | None, typer.Option(min=1, help="Up to this depth.", show_default="128")
+    ] = None,
     root: Annotated[str, ROOT] = "",
     device: Device = "auto",
     out: Out = Path("results"),
@@ -287,6 +289,7 @@ def measure(name: str, out: Path, *, device: str, **options: Any) -> tuple[Path,
     """Run an experiment; the path of its results file, and what it holds."""
     from ..experiments.results import read_results
 
+    require_folder(out, "--out")
     run = import_module(f"..experiments.{name}", __package__).reproduce
     path = run(out, device=chosen_device(device), note=say, **options)
     return path, read_results(path)

@@ -37,6 +37,13 @@ def load_plugins(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(load_plugin(path).sha256 for path in named)
 
 
+def require_folder(path: Path, option: str) -> None:
+    """Refuse a path that is a file, or lies in one."""
+    there = next((own for own in (path, *path.parents) if own.exists()), None)
+    if there is not None and not there.is_dir():
+        raise ConfigError(f"{option} needs a folder, and {there} is a file.")
+
+
 def with_config(command: Callable[..., None], configured: bool) -> Callable[..., None]:
     """Give a command that takes ``**options`` an option for everything that can be configured but the data.
 

@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from ..options import split_names
 from . import figures
 from .messages import say
-from .options import ROOT
+from .options import ROOT, require_folder
 
 if TYPE_CHECKING:
     from ..experiments.tables import Cell
@@ -34,6 +34,13 @@ class Experiments(TyperGroup):
                 f"got {repr(args[0]) if args else 'nothing'}."
             )
         return super().parse_args(ctx, args)  # type: ignore[arg-type]
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            say("interrupted; what is measured is kept, and the same command goes on.")
+            raise typer.Exit(130) from None
 
 
 def add_to(app: typer.Typer) -> None:
@@ -86,8 +93,9 @@ def reproduce(
 ) -> None:
     """Measure a table of the paper: every cell by the paper's protocol, beside the paper's figure.
 
-    The paper has 100 splits with 20 initialisations each: for a GPU. On a laptop take --splits 5
-    --inits 1. Cells that are finished are not repeated; a run that was stopped goes on.
+    The paper has 100 splits with 20 initialisations each: for a GPU. On a laptop take --inits 1, and
+    in table 2 --splits 5. With --epochs the results are in a file of their own. Cells that are finished
+    are not repeated; a run that was stopped goes on.
     """
     from ..experiments import Plan, paper
     from ..experiments.tables import cells
@@ -97,6 +105,13 @@ def reproduce(
     table = str(context.info_name)
     if not budget > 0:
         raise ConfigError(f"--budget must be greater than 0 seconds, got {budget:g}.")
+    require_folder(out, "--out")
+    if summary is not None:
+        require_folder(summary, "--summary")
+    if preset not in ("auto", "paper"):
+        raise ConfigError(f"--preset must be auto or paper, got {preset!r}.")
+    if table == "table1" and splits != paper.SPLITS:
+        raise ConfigError("--splits is for table2: the splits of table1 are Planetoid's.")
     if search and preset != "auto":
         raise ConfigError("--search finds the options of each model: leave out --preset.")
     wanted = cells(

@@ -91,7 +91,7 @@ def reproduce(
     only: Sequence[str] = (),
     model: Sequence[str] = (),
     tuned: str = "",
-    deepest: int = 0,
+    deepest: int | None = None,
 ) -> Path:
     """Measure figure 3 in ``<out>/depth``, or ``depth-small``; the path of the results file.
 
@@ -99,7 +99,7 @@ def reproduce(
         only: These data sets alone.
         model: These models alone.
         tuned: This kind of tuning alone.
-        deepest: Up to this depth; 0: to the last one.
+        deepest: Up to this depth.
     """
     settings = SMALL if small else FULL
     require_known("only", only, settings.data)
@@ -111,7 +111,7 @@ def reproduce(
         if (not only or p["data"] in only)
         and (not model or p["model"] in model)
         and tuned in ("", p["tuned"])
-        and p["depth"] <= (deepest or max(settings.depths))
+        and (deepest is None or p["depth"] <= deepest)
     ]
     if not wanted:
         raise ConfigError(f"deepest must be at least {min(settings.depths)}, got {deepest}.")

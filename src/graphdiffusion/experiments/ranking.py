@@ -43,10 +43,10 @@ def ranks(column: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
 
 def paired(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference | None:
-    """The difference of two cells that were measured on the same splits, else nothing."""
+    """The difference of two cells that were measured on the same splits; nothing without two of these."""
     ours, theirs = first.get("per_split", {}), second.get("per_split", {})
     common = [split for split in ours if split in theirs]
-    if not common:
+    if len(common) < 2:
         return None
     each = [ours[split] - theirs[split] for split in common]
     return Difference(first["row"], second["row"], fmean(each), half_interval(each))

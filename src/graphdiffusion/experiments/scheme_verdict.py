@@ -23,7 +23,7 @@ def figures(points: Points) -> list[dict[str, Any]]:
     best = _reference(trainings)
     found = []
     for p in trainings:
-        scores = [run["test"] for run in p["runs"] if not run["reason"] and run["test"] is not None]
+        scores = ended(p)
         mean = fmean(scores) if scores else None
         reasons = sorted({run["reason"] for run in p["runs"]} - {""})
         stable = None  # not known where trainings were only stopped by the clock
@@ -38,11 +38,18 @@ def figures(points: Points) -> list[dict[str, Any]]:
                 "amount": p["amount"],
                 "test": mean,
                 "stable": stable,
+                "ended": len(scores),
+                "runs": len(p["runs"]),
                 "reasons": reasons,
                 **{key: p.get(key) for key in ("train_seconds", "evaluations", "error", "steps")},
             }
         )
     return found
+
+
+def ended(point: Mapping[str, Any]) -> list[float]:
+    """Test accuracies of the runs that came to their end."""
+    return [run["test"] for run in point["runs"] if not run["reason"] and run["test"] is not None]
 
 
 def limits(points: Points, spectra: Sequence[str]) -> list[dict[str, Any]]:
@@ -64,7 +71,7 @@ def _reference(trainings: Points) -> dict[str, float]:
     own = [p for p in trainings if p["scheme"] == "dopri5"]
     found: dict[str, float] = {}
     for p in sorted(own, key=lambda p: -p["amount"]):
-        scores = [run["test"] for run in p["runs"] if not run["reason"] and run["test"] is not None]
+        scores = ended(p)
         if scores:
             found[p["model"]] = fmean(scores)
     return found
@@ -94,25 +101,26 @@ def verdict(points: Points, scale: float) -> str:
         large, IMPLICIT,
         lambda own: any(f["stable"] and (f["train_seconds"] or 0) < fast[f["model"]] for f in own),
     )  # fmt: skip
-    smallest = min((f["amount"] for f in rows if f["scheme"] in EXPLICIT), default=TINY)
-    stopped = any(p["part"] == "accuracy" and (p["scheme"], p["amount"]) == ("ab4", TINY) for p in points)
-    but = "" if smallest <= TINY else f" (the smallest step here is {smallest:g})"
-    if but and stopped:
-        but = " (stopped by the clock there)"
     return (
         f"Stable: all runs end, at most {KEPT:g} points below Dormand-Prince. Adams-Bashforth unstable for "
-        f"all steps but τ = {TINY:g}{but}: {_told(unstable)}. Adams-Moulton stable for all steps: "
+        f"all steps but τ = {TINY:g}: {_told(unstable)}. Adams-Moulton stable for all steps: "
         f"{_told(stable)}. At some large step (τ ≥ {LARGE:g}) stable and faster than Dormand-Prince: "
         f"{_told(faster)}."
     )
 
 
-def _only_the_tiny_one(own: Points) -> bool:
-    return all(f["stable"] == (f["amount"] <= TINY) for f in own)
+def _only_the_tiny_one(own: Points) -> bool | None:
+    """Open if all longer steps are unstable, and the tiny one was not measured or stopped by the clock."""
+    if any(f["stable"] for f in own if f["amount"] > TINY):
+        return False
+    tiny = [f["stable"] for f in own if f["amount"] <= TINY]
+    return all(tiny) if tiny else None
 
 
-def _claim(rows: Points, schemes: Sequence[str], holds: Callable[[Points], bool]) -> dict[str, bool]:
-    """Whether a claim is true of each scheme and model."""
+def _claim(
+    rows: Points, schemes: Sequence[str], holds: Callable[[Points], bool | None]
+) -> dict[str, bool | None]:
+    """Whether a claim is true of each scheme and model; ``None`` where it is open."""
     found = {}
     for name in schemes:
         for model in dict.fromkeys(f["model"] for f in rows):
@@ -122,13 +130,14 @@ def _claim(rows: Points, schemes: Sequence[str], holds: Callable[[Points], bool]
     return found
 
 
-def _told(found: Mapping[str, bool]) -> str:
+def _told(found: Mapping[str, bool | None]) -> str:
     if not found:
         return "not measured"
-    word = "holds" if all(found.values()) else "holds in part" if any(found.values()) else "does not hold"
-    cases: dict[bool, list[str]] = {
-        truth: [c for c, own in found.items() if own is truth] for truth in (True, False)
-    }
-    count, few = len(cases[True]), min(cases.values(), key=len)
-    where = f": {'all but ' if few is cases[False] else ''}{'; '.join(few)}" if few else ""
-    return f"{word} ({count} of {len(found)} cases{where})"
+    true, false, unknown = ([case for case, own in found.items() if own is v] for v in (True, False, None))
+    word = "holds" if len(true) == len(found) else "holds in part" if true else "does not hold"
+    if not true and not false:
+        word = "open"
+    few = min(true, false, key=len)
+    where = f": {'all but ' if few is false else ''}{'; '.join(few)}" if few else ""
+    left = f", open in {len(unknown)}: {'; '.join(unknown)}" if unknown else ""
+    return f"{word} ({len(true)} of {len(found)} cases{where}{left})"

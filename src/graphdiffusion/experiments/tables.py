@@ -36,6 +36,7 @@ from .space import read_space
 from .tablefile import holds, merge
 
 Note = Callable[[str], None]
+KINDS = ("auto", "paper", "start")  # of presets
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Cell:
 
     Attributes:
         table: ``"table1"`` or ``"table2"``.
-        ending: Of the names of its files: empty, or the kind of preset that was asked for.
+        ending: Of the names of its files: empty, or what sets it apart from the cells of the table.
         data, row: Column and row.
         reading: Of table 1: what "Planetoid splits" is taken for.
         preset: Name of the preset.
@@ -104,12 +105,18 @@ def cells(
     for name in wanted:
         if name not in paper.DATA[table]:
             raise ConfigError(f"{table} has no {name}; it has {', '.join(paper.DATA[table])}.")
-    rows = rows or rows_of(table)
+    if preset not in KINDS:
+        raise ConfigError(f"preset must be auto or paper, got {preset!r}.")
+    known = paper.GRAND if preset == "paper" else rows_of(table)
+    rows = rows or known
     for row in rows:
-        if row not in rows_of(table):
-            raise ConfigError(f"{table} has no row {row!r}; it has {', '.join(rows_of(table))}.")
+        if row not in known:
+            where = f"{table} of the preset paper" if preset == "paper" else table
+            raise ConfigError(f"{where} has no row {row!r}; it has {', '.join(known)}.")
     kinds: dict[str, dict[str, Any]] = paper.READINGS if table == "table1" else {"": {}}
     for reading in readings:
+        if table != "table1":
+            raise ConfigError(f"readings are those of Planetoid's split, in table1: {table} has none.")
         if reading not in kinds:
             raise ConfigError(f"{table} has no reading {reading!r}; it has {', '.join(kinds)}.")
     more: dict[str, Any] = {"inits": inits, "device": device}
@@ -126,7 +133,8 @@ def cells(
                     )
                 name = preset_name(data, row, preset, options["split"])
                 config = preset_config(data, row, preset, **options, **more)
-                ending = "" if preset in ("auto", "start") else f"-{preset}"
+                ending = "-paper" if preset == "paper" else ""
+                ending += "" if epochs is None else f"-{epochs}-epochs"
                 found.append(Cell(table, ending, data, row, reading, name, config))
     return found
 

@@ -13,6 +13,7 @@ from ..experiments.results import read_results
 from ..experiments.scheme_errors import EQUATIONS
 from ..experiments.scheme_list import MODELS, SCHEMES
 from ..experiments.scheme_stability import LONGEST
+from ..experiments.scheme_verdict import ended
 from .style import BLUE, GREEN, GREY, ORANGE, RED, new_figure, save, tidy
 
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
@@ -89,7 +90,7 @@ def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] |
 
 
 def _accuracies(axis: Any, points: Sequence[Mapping[str, Any]], title: str) -> set[str]:
-    """Larger marks are longer steps; open ones stand for trainings of which some run failed."""
+    """Means of the runs that came to their end; larger marks are longer steps, open ones had other runs."""
     tidy(axis)
     axis.set_title(f"{title}: trainings", fontsize=11)
     axis.set_xlabel("seconds of training")
@@ -99,7 +100,7 @@ def _accuracies(axis: Any, points: Sequence[Mapping[str, Any]], title: str) -> s
             (p for p in points if p["scheme"] == name and p["train_seconds"]),
             key=lambda p: -(p["amount"] or 0),
         )
-        shown = [(p, [run["test"] for run in p["runs"] if run["test"] is not None]) for p in own]
+        shown = [(p, ended(p)) for p in own]
         shown = [(p, scores) for p, scores in shown if scores]
         if not shown:
             continue
@@ -185,7 +186,8 @@ def _legend(axis: Any, used: set[str]) -> None:
             borderaxespad=0.0,
         )  # fmt: skip
     axis.text(
-        0.02, 0.0, "above: larger marks are longer steps,\nopen ones have runs that failed.\nbelow: errors "
+        0.02, 0.0, "above: mean and standard error of the runs\nthat came to their end; larger marks are\n"
+        "longer steps, open ones had runs that failed.\nbelow: errors "
         f"over {WRONG:g} lie on the dashed line.", fontsize=8, transform=axis.transAxes, va="bottom",
     )  # fmt: skip
 

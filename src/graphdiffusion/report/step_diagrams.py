@@ -14,8 +14,8 @@ from ..solvers.semi_implicit import SemiImplicitEuler
 RELATIONS = {
     "euler": ("explicit Euler, eq. (7)", "a residual block; with τ = 1 a GAT layer, x⁺ = A(x) x"),
     "rk4": ("Runge-Kutta 4", "a dense block: the input is added to every stage, every stage to the output"),
-    "semi-implicit": ("semi-implicit Euler, eq. (8)", "an equation for x⁺: it sees the whole graph"),
-    "adams-bashforth": ("Adams-Bashforth", "a residual block that remembers three earlier ones"),
+    "semi-implicit": ("semi-implicit Euler, eq. (8)", "an equation for x⁺: it reaches the whole graph"),
+    "adams-bashforth": ("Adams-Bashforth", "a residual block with the slopes of three earlier ones"),
     "adams-moulton": ("Adams-Moulton", "a loop that runs until it converges, like a recurrent network"),
     "trapezoid": ("trapezoidal rule", "half a step explicit, half a step implicit"),
 }

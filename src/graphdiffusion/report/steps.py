@@ -250,8 +250,9 @@ def _legend(axis: Any, low: float) -> None:
     """What the marks mean, below all diagrams."""
     text = (
         "f(x) = (A(x) − I) x with attention A(x);   ⊕ adds what arrives, times the weight at its wire;   "
-        "dashed block: from an earlier step"
+        "dashed block: from an earlier step;   dashed arrow: where A is taken"
     )
     how = {"fontsize": 10, "va": "center"}
     axis.text(-0.2, low, text, color="#444444", **how)
-    axis.text(-0.2, low - 0.4, "red: fed by its own result, an equation is solved", color=RED, **how)
+    solved = "in this colour: fed by its own result, an equation is solved"
+    axis.text(-0.2, low - 0.4, solved, color=RED, **how)

@@ -72,7 +72,7 @@ def _check_seal(path: Path, kind: str, body: Any, mend: str) -> None:
             f"{path} has no checksum, so this version of graphdiffusion did not write it: {mend}."
         )
     if body.get("kind") != kind:
-        raise DataError(f"{path} must hold a {kind}, and holds something else: {mend}.")
+        raise DataError(f"{path} does not hold what it should ({kind}), but something else: {mend}.")
 
 
 def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> None:

@@ -69,6 +69,11 @@ def reproduce(
 
     points = [p for name in only or known for p in wanted(known[name], settings)]
     points = [p for p in points if not data or p.get("data") in (None, *data)]
+    if not points:
+        where = dict.fromkeys(p["data"] for n in only for p in wanted(known[n], settings) if "data" in p)
+        raise ConfigError(
+            f"{', '.join(only)} is not measured on {', '.join(data)}, but on {', '.join(where)}."
+        )
     for name in dict.fromkeys(p["data"] for p in results.missing(points) if "data" in p):
         lab.data(name)  # missing files are to show before anything is measured
     results.measure(points, compute)
