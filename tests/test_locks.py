@@ -138,7 +138,7 @@ def test_other_commands_are_refused_too(tmp_path, monkeypatch, capsys):
         assert all("has been writing since" in line for line in shown)
         graph = load_data("cora-embedded")
         monkeypatch.setattr("graphdiffusion.experiments.tables.read_data", lambda *_: graph)
-        wanted = cells("table2", ["cora"], ["linear"], splits=1, inits=1, epochs=1, device="cpu")
+        wanted = cells("table2", ["cora"], ["linear"], splits=1, inits=1, device="cpu")
         found = reproduce(wanted, Path("out"))
     assert "has been writing since" in found["missing"]["cora-linear"]
     assert sorted(p.name for p in Path().iterdir()) == ["out", "toy"]
