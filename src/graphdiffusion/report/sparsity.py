@@ -101,7 +101,7 @@ def _accuracy(axis: Any, points: Sequence[Mapping[str, Any]], ks: Sequence[int])
     if any(0 < k < FEW for k in ks):
         edge = sum(0 < k < FEW for k in ks) + 0.5
         axis.axvline(edge, color=GREY, linestyle="--", linewidth=1)
-        _remark(axis, f"K < {FEW} ", (edge, 0.02), xycoords=("data", "axes fraction"))
+        _remark(axis, f"K < {FEW} ", (edge, 0.94), xycoords=("data", "axes fraction"))
     if any(method == "heat" for _, method in cases):
         _remark(axis, "filled: PageRank, hollow: heat", (0.98, 0.02), xycoords="axes fraction")
 
