@@ -11,12 +11,17 @@ from pathlib import Path
 
 import torch
 
-PRELOADED = [
-    "graphdiffusion.training.launch",
-    "graphdiffusion.training.runs",
-    "graphdiffusion.configs",
-    "torch.distributed.launcher.api",
-]
+# one for all tests: what its server has imported is settled when the first process starts
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    [
+        "graphdiffusion.training.launch",
+        "graphdiffusion.training.runs",
+        "graphdiffusion.experiments.trained",
+        "graphdiffusion.configs",
+        "torch.distributed.launcher.api",
+    ]
+)
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # by the agent that starts the parts
 
 
@@ -48,11 +53,9 @@ class Grand:
     """A command that was started, in a session of its own."""
 
     def __init__(self, *words: str, said: Path, **environment: str) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
         said.touch()
         self._said = said
-        self._process = context.Process(target=_live, args=(words, str(said), environment))
+        self._process = PROCESSES.Process(target=_live, args=(words, str(said), environment))
         self._process.start()
         self.pid: int = self._process.pid or 0
 

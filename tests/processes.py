@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import traceback
 from datetime import timedelta
 
 import pytest
-from commands import PRELOADED
+from commands import PROCESSES
 
 PATIENCE = 120  # seconds for one call
 
@@ -19,12 +18,10 @@ class Group:
     def __init__(self, size):
         self.size = size
         self.store = tempfile.mkdtemp()
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
-        pairs = [context.Pipe() for _ in range(size)]
+        pairs = [PROCESSES.Pipe() for _ in range(size)]
         self.pipes = [own for own, _ in pairs]
         self.workers = [
-            context.Process(target=_serve, args=(rank, size, f"{self.store}/store", pipe), daemon=True)
+            PROCESSES.Process(target=_serve, args=(rank, size, f"{self.store}/store", pipe), daemon=True)
             for rank, (_, pipe) in enumerate(pairs)
         ]
         for worker in self.workers:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import subprocess
 import sys
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-import torch
+from commands import Grand
 from test_cli_basics import write_graph
-
-from graphdiffusion.cli import main
 
 KILLS = 10
 OPTIONS = [
@@ -26,18 +22,10 @@ OPTIONS = [
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GRAND_CHECKPOINT_SECONDS": "0.02"}
 
 
-def grand(arguments: list[str]) -> None:
-    """The life of a process that is to be killed."""
-    os.environ |= ENVIRONMENT
-    torch.set_num_threads(1)
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    sys.exit(main(arguments))
-
-
-def wait_for(process: BaseProcess, metrics: Path, epochs: int) -> None:
+def wait_for(process: Grand, metrics: Path, epochs: int) -> None:
     """Until the process has written so many epochs, however fast the machine is."""
     before = _lines(metrics)
-    while process.is_alive() and _lines(metrics) < before + epochs:
+    while process.poll() is None and _lines(metrics) < before + epochs:
         time.sleep(0.002)
 
 
@@ -52,22 +40,18 @@ def test_kill(tmp_path):
     command = [sys.executable, "-m", "graphdiffusion.cli", "train", graph, *OPTIONS, "--out", str(whole)]
     unbroken = subprocess.Popen(command, env=os.environ | ENVIRONMENT, stdout=subprocess.DEVNULL)
 
-    # processes forked from one that has imported torch and PyG: their start takes no time
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["graphdiffusion.training.runs", "graphdiffusion.configs"])
     rng = random.Random(0)
     for kill in range(KILLS + 1):
         begun = (broken / "config.toml").exists()
         more = ["--resume"] if begun else [graph, *OPTIONS]
-        process = processes.Process(target=grand, args=(["train", *more, "--out", str(broken)],))
-        process.start()
+        process = Grand("train", *more, "--out", str(broken), said=tmp_path / "said.txt", **ENVIRONMENT)
         if kill < KILLS:
             wait_for(process, broken / "metrics.jsonl", rng.randint(1, 44))
             time.sleep(rng.uniform(0, 0.02))
-            assert process.is_alive(), "the run ended before its ten kills: give it more epochs"
+            assert process.poll() is None, "the run ended before its ten kills: give it more epochs"
             process.kill()
-        process.join()
-    assert process.exitcode == 0
+        process.wait(600)
+    assert process.poll() == 0
     assert unbroken.wait() == 0
     for name in ("model.safetensors", "metrics.jsonl", "config.toml", "fingerprint.json"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import PROCESSES
 
 from graphdiffusion.data import load_data
 from graphdiffusion.errors import FolderInUse, NotEnoughMemory, StorageError
@@ -19,8 +19,6 @@ from graphdiffusion.experiments.trained import Bench, held, trained
 from graphdiffusion.training.config import Config
 from graphdiffusion.training.lock import writing
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["graphdiffusion.experiments.trained"])
 POINTS = [{"k": k} for k in range(30)]
 
 

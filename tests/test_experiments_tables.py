@@ -118,7 +118,7 @@ def test_arxiv_with_features_that_are_made_up(tmp_path, monkeypatch):
         assert cell["test_nodes"] == int(data.test_mask.sum())
     plan = Plan(trials=2, families=1, grace=1, finalists=1, final_seeds=1)
     tuned = reproduce(
-        cells("table2", ["arxiv"], ["linear"], preset="start", **how), tmp_path / "b", plan=plan
+        cells("table2", ["arxiv"], ["linear"], searched=True, **how), tmp_path / "b", plan=plan
     )
     assert not tuned["missing"] and tuned["cells"][0]["trials"] == 2
 

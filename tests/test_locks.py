@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import sys
 import time
@@ -11,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from commands import Grand
 from test_cli_basics import write_graph
-from test_cli_kill import grand
+from test_cli_kill import ENVIRONMENT
 
 from graphdiffusion.cli import main
 from graphdiffusion.data import load_data
@@ -32,12 +32,6 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-def quiet_grand(arguments: list[str], says: str) -> None:
-    """The life of a process whose messages go to a file."""
-    sys.stderr = open(says, "w")  # noqa: SIM115
-    grand(arguments)
-
-
 def lines(folder: Path) -> int:
     path = folder / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
@@ -47,30 +41,26 @@ def lines(folder: Path) -> int:
 def test_pairs_of_processes(tmp_path):
     """Of two processes on one folder exactly one trains; when it is killed, another goes on at once."""
     graph, folder = str(write_graph(tmp_path / "toy")), tmp_path / "run"
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["graphdiffusion.training.runs", "graphdiffusion.configs"])
     reached = 0
     for pair in range(PAIRS):
         begun = (folder / "config.toml").exists()
         arguments = ["train", *(["--resume"] if begun else [graph, *OPTIONS]), "--out", str(folder)]
         says = [tmp_path / f"says {pair} {k}" for k in (0, 1)]
-        both = [processes.Process(target=quiet_grand, args=(arguments, str(path))) for path in says]
-        for process in both:
-            process.start()
+        both = [Grand(*arguments, said=path, **ENVIRONMENT) for path in says]
         end = time.monotonic() + 60
-        while all(process.is_alive() for process in both) and time.monotonic() < end:
+        while all(process.poll() is None for process in both) and time.monotonic() < end:
             time.sleep(0.01)
-        (refused,) = [k for k in (0, 1) if not both[k].is_alive()]
+        (refused,) = [k for k in (0, 1) if both[k].poll() is not None]
         winner = both[1 - refused]
-        assert both[refused].exitcode == 2
+        assert both[refused].poll() == 2
         # where both begin at once, the lines about the data may come before the refusal
         message = says[refused].read_text().splitlines()[-1]
         assert message.startswith(f"grand: process {winner.pid} on {os.uname().nodename} has been ")
-        while winner.is_alive() and lines(folder) < reached + 5 and time.monotonic() < end:
+        while winner.poll() is None and lines(folder) < reached + 5 and time.monotonic() < end:
             time.sleep(0.01)
-        assert winner.is_alive() and lines(folder) >= reached + 5
+        assert winner.poll() is None and lines(folder) >= reached + 5
         winner.kill()
-        winner.join()
+        winner.wait(60)
         reached = max(reached, lines(folder) - 20)
     # the lines follow each other, no epoch is there twice, and the checksums of the lines agree
     epochs = [line["epoch"] for line in read_lines(folder / "metrics.jsonl")]

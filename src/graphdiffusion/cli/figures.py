@@ -51,14 +51,9 @@ def claims(
     from .tables import print_table
 
     path, found = measure(
-        "claims",
-        out,
-        small=small,
-        root=root or None,
-        device=device,
-        only=split_names(only),
+        "claims", out, small=small, root=root or None, device=device, only=split_names(only),
         data=split_names(data),
-    )
+    )  # fmt: skip
     rows = [
         (own["name"], own["section"], own["says"], own["measured"], _basis(own), own["word"])
         for own in found["figures"]
@@ -84,9 +79,9 @@ def depth(
     """Figure 3: accuracy and Dirichlet energy against depth, of GRAND and of stacked layers.
 
     Three data sets, depths up to 128, each model tuned once and at every depth: for a GPU. A part of it
-    fits one core: --only cora --tuned once. With --small Cora alone, whose files
-    it needs too, up to depth 16, without a search, in a few minutes. Points that are measured are not
-    repeated, and further ones join the same file.
+    fits one core: --only cora --tuned once. With --small Cora alone, whose files it needs too, up to depth
+    16, without a search, in a few minutes. Points that are measured are not repeated, and further ones join
+    the same file.
     """
     from .tables import print_table
 

@@ -108,8 +108,6 @@ def reproduce(
     require_folder(out, "--out")
     if summary is not None:
         require_folder(summary, "--summary")
-    if preset not in ("auto", "paper"):
-        raise ConfigError(f"--preset must be auto or paper, got {preset!r}.")
     if table == "table1" and splits != paper.SPLITS:
         raise ConfigError("--splits is for table2: the splits of table1 are Planetoid's.")
     if search and preset != "auto":
@@ -121,7 +119,8 @@ def reproduce(
         readings=split_names(readings),
         splits=splits,
         inits=inits,
-        preset="start" if search else preset,
+        preset=preset,
+        searched=bool(search),
         device=device,
         epochs=epochs,
     )

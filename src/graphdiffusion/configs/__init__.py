@@ -17,6 +17,7 @@ from typing import Any
 
 from ..data import dataset_info, is_dataset
 from ..errors import ConfigError
+from ..options import split_names
 from ..training.config import check_names, parse_toml
 
 FOLDER: Traversable = files(__name__)
@@ -72,7 +73,7 @@ def parts_of(options: Mapping[str, Any]) -> list[str]:
     """
     if options.get("model") != "grand" or options.get("variant") == "nonlinear-rewired":
         return []
-    terms = [name.strip() for name in str(options.get("terms", "")).split(",")]
+    terms = split_names(str(options.get("terms", "")))
     return [str(options.get("equation", "")), *reversed(terms), str(options.get("solver", ""))]
 
 

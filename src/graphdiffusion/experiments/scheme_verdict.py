@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from .claims.base import graded
 from .scheme_list import MODELS, SCHEMES
 
 KEPT = 5.0  # points of accuracy below Dormand-Prince up to which a training counts as stable
@@ -134,9 +135,7 @@ def _told(found: Mapping[str, bool | None]) -> str:
     if not found:
         return "not measured"
     true, false, unknown = ([case for case, own in found.items() if own is v] for v in (True, False, None))
-    word = "holds" if len(true) == len(found) else "holds in part" if true else "does not hold"
-    if not true and not false:
-        word = "open"
+    word = graded(len(true) == len(found), bool(true)) if true or false else "open"
     few = min(true, false, key=len)
     where = f": {'all but ' if few is false else ''}{'; '.join(few)}" if few else ""
     left = f", open in {len(unknown)}: {'; '.join(unknown)}" if unknown else ""

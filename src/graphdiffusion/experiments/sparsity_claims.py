@@ -10,6 +10,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from ..training.summary import half_interval
+from .claims.base import graded
 
 MODELS = {"linear": "GRAND-l", "nonlinear": "GRAND-nl"}
 FEW = 8  # the paper: accuracy is the same until K < 8
@@ -185,8 +186,7 @@ def held(states: Mapping[str, str], why: str) -> str:
     total, undecided = len(states), count["open"]
     if undecided == total:
         return f"open in all {total} cases ({why})" if total else "not measured"
-    word = "holds" if not count["fails"] else ("holds in part" if count["holds"] else "does not hold")
-    text = f"{word}, in {count['holds']} of {total} cases"
+    text = f"{graded(not count['fails'], bool(count['holds']))}, in {count['holds']} of {total} cases"
     return text + (f", open in {undecided} ({why})" if undecided else "")
 
 

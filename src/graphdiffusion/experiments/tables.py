@@ -36,7 +36,6 @@ from .space import read_space
 from .tablefile import holds, merge
 
 Note = Callable[[str], None]
-KINDS = ("auto", "paper", "start")  # of presets
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def cells(
     splits: int = paper.SPLITS,
     inits: int = paper.INITS,
     preset: str = "auto",
+    searched: bool = False,
     device: str = "auto",
     epochs: int | None = None,
 ) -> list[Cell]:
@@ -95,7 +95,8 @@ def cells(
         rows: Models, by the names of their presets; all of the table by default.
         readings: What "Planetoid splits" is taken for (table 1 only); all by default.
         splits, inits: Random splits (table 2 only), and initialisations of each.
-        preset: ``"auto"``, ``"paper"``, or ``"start"``: what a search of the model starts from.
+        preset: ``"auto"`` or ``"paper"``.
+        searched: The options are those that a search of the model starts from.
         device: As in :class:`~graphdiffusion.training.Config`.
         epochs: In place of the preset's.
     """
@@ -105,8 +106,8 @@ def cells(
     for name in wanted:
         if name not in paper.DATA[table]:
             raise ConfigError(f"{table} has no {name}; it has {', '.join(paper.DATA[table])}.")
-    if preset not in KINDS:
-        raise ConfigError(f"preset must be auto or paper, got {preset!r}.")
+    if preset not in ("auto", "paper"):
+        raise ConfigError(f"--preset must be auto or paper, got {preset!r}.")
     known = paper.GRAND if preset == "paper" else rows_of(table)
     rows = rows or known
     for row in rows:
@@ -131,8 +132,9 @@ def cells(
                     options |= (
                         {"split": "given"} if _is_fixed(data) else {"split": "random", "splits": splits}
                     )
-                name = preset_name(data, row, preset, options["split"])
-                config = preset_config(data, row, preset, **options, **more)
+                kind = "start" if searched else preset
+                name = preset_name(data, row, kind, options["split"])
+                config = preset_config(data, row, kind, **options, **more)
                 ending = "-paper" if preset == "paper" else ""
                 ending += "" if epochs is None else f"-{epochs}-epochs"
                 found.append(Cell(table, ending, data, row, reading, name, config))

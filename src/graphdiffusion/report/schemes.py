@@ -41,6 +41,8 @@ LINES: dict[str, tuple[str, Any, str]] = {
 }
 WRONG = 1e2  # errors above, and states that are not finite, are drawn there
 COLUMNS = 4
+# of limits: key, colour, label, size; the smaller mark lies on the larger
+MARKS = (("theory", ORANGE, "theory, of fixed steps", 7), ("limit", BLUE, "measured by integrating", 4))
 
 
 def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
@@ -59,7 +61,8 @@ def plot_schemes(results: str | os.PathLike[str], path: str | os.PathLike[str] |
     there = [name for name, own in parts.items() if own]
     if not there:
         raise DataError(f"{results} has no points yet: let the experiment measure some.")
-    limited = [p for p in parts["stability"] if any(_known(p.get(s, {})) for s in spectra)]
+    shown = [(spectrum, key) for spectrum in spectra for key, *_ in MARKS]
+    limited = [p for p in parts["stability"] if any(_known(p, *own) for own in shown)]
     heights = {"accuracy": 4.5, "errors": 4.5, "stability": 1.2 + 0.28 * len(limited)}
     tall = [heights[name] for name in there]
     figure, axes = new_figure(figsize=(15, sum(tall)), nrows=len(there), ncols=COLUMNS, height_ratios=tall)
@@ -197,26 +200,19 @@ def _limits(axis: Any, points: Sequence[Mapping[str, Any]], spectra: Sequence[st
     tidy(axis)
     marks = {"interval": ("o", "[−2, 0] (circles)"), "disc": ("s", "disc (squares)")}
     for place, point in enumerate(points):
-        told: dict[str, list[str]] = {"limit": [], "theory": []}
-        for shift, spectrum in enumerate(spectra):
-            own, y = point.get(spectrum, {}), place + 0.3 * (shift - (len(spectra) - 1) / 2)
-            for key, colour, there in (
-                ("theory", ORANGE, own.get("known")),
-                ("limit", BLUE, "limit" in own),
-            ):
-                if there:
-                    limit = own[key]
-                    axis.plot(
-                        limit or LONGEST, y, color=colour, marker=marks[spectrum][0] if limit else ">",
-                        markersize=7 if key == "theory" else 4, linestyle="none",
-                    )  # fmt: skip
-                    told[key].append(
-                        "none" if limit is None else f"{limit:.2g}" if limit < 0.1 else f"{limit:.2f}"
-                    )
-        measured, theory = (" and ".join(dict.fromkeys(told[key])) or "–" for key in ("limit", "theory"))
+        told = {}
+        for key, colour, _, size in MARKS:
+            known = {s: point[s][key] for s in spectra if _known(point, s, key)}
+            for spectrum, limit in known.items():
+                y = place + 0.3 * (spectra.index(spectrum) - (len(spectra) - 1) / 2)
+                marker = marks[spectrum][0] if limit else ">"
+                axis.plot(
+                    limit or LONGEST, y, color=colour, marker=marker, markersize=size, linestyle="none"
+                )
+            told[key] = " and ".join(dict.fromkeys(map(_number, known.values()))) or "–"
         axis.annotate(
-            f"{measured} (theory {theory})", (1, place), xycoords=("axes fraction", "data"), xytext=(6, 0),
-            textcoords="offset points", va="center", fontsize=8.5,
+            f"{told['limit']} (theory {told['theory']})", (1, place), xycoords=("axes fraction", "data"),
+            xytext=(6, 0), textcoords="offset points", va="center", fontsize=8.5,
         )  # fmt: skip
     axis.set_xscale("log")
     axis.set_xlim(5e-4, 2 * LONGEST)
@@ -225,13 +221,15 @@ def _limits(axis: Any, points: Sequence[Mapping[str, Any]], spectra: Sequence[st
     axis.set_xlabel(f"longest stable τα; an arrow: no limit up to {LONGEST:g}")
     graphs = " and ".join(marks[s][1] for s in spectra)
     axis.set_title(f"limits of stability, eigenvalues of A − I in: {graphs}", fontsize=11)
-    for colour, label, size in (
-        (BLUE, "measured by integrating", 4),
-        (ORANGE, "theory, of fixed steps", 7),
-    ):
+    for _, colour, label, size in MARKS[::-1]:
         axis.plot([], [], color=colour, marker="s", markersize=size, linestyle="none", label=label)
     axis.legend(frameon=False, fontsize=9, loc="lower left")
 
 
-def _known(own: Mapping[str, Any]) -> bool:
-    return "limit" in own or bool(own.get("known"))
+def _known(point: Mapping[str, Any], spectrum: str, key: str) -> bool:
+    own = point.get(spectrum, {})
+    return "limit" in own if key == "limit" else bool(own.get("known"))
+
+
+def _number(limit: float | None) -> str:
+    return "none" if limit is None else f"{limit:.2g}" if limit < 0.1 else f"{limit:.2f}"
