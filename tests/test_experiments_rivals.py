@@ -97,7 +97,7 @@ def test_plans_of_searches():
 
 def test_starts_of_searches():
     """GRAND from the paper's settings, every other model from its usual ones."""
-    found = {c.row: c.preset for c in cells("table2", ["cora"], preset="start")}
+    found = {c.row: c.preset for c in cells("table2", ["cora"], searched=True)}
     assert set(found) == set(rows_of("table2"))
     for row, name in found.items():
         assert name == (f"cora-{row}-paper" if row in paper.GRAND else f"own-{row}")
@@ -125,7 +125,7 @@ def test_search_and_measure(table, tmp_path, monkeypatch):
         return masked(config.lcc)
 
     monkeypatch.setattr("graphdiffusion.experiments.tables.read_data", opened)
-    how = {"splits": 2, "inits": 1, "device": "cpu", "epochs": 3, "preset": "start"}
+    how = {"splits": 2, "inits": 1, "device": "cpu", "epochs": 3, "searched": True}
     rows = ["logistic", "gcn"] if table == "table2" else ["logistic"]
     wanted = cells(table, ["cora"], rows, **how)
     plan = Plan(trials=3, families=2, grace=1, finalists=1, final_seeds=1)
